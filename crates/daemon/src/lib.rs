@@ -1,0 +1,1 @@
+//! What each daemon needs: config loading, tracing, metrics, lifecycle phases, admin HTTP.

@@ -1,0 +1,1 @@
+//! The PoP daemon: workers, routing, signaling, bridging to the link.

@@ -1,0 +1,3 @@
+//! The one binary of Fronthaul.
+
+fn main() {}

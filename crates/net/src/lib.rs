@@ -1,0 +1,1 @@
+//! UDP batches, pinned workers and deadlines; the one address of unsafe code.

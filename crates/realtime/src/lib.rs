@@ -1,0 +1,1 @@
+//! The client-facing API dialect: events, session patching, items and responses.

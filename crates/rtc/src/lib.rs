@@ -1,0 +1,38 @@
+//! Terminates WebRTC for one client: ICE-lite, DTLS 1.2/1.3, SRTP, RTP/RTCP, SCTP data channels, SDP answering.
+//!
+//! # Run loop
+//!
+//! Nothing here opens a socket, reads a clock or draws randomness it was not given. A driver
+//!
+//! 1. parses an offer with [`Offer::parse`] and answers it with [`Offer::accept`], which yields a
+//!    [`Setup`] (plain data, `Send`) and the answer's text;
+//! 2. on the first valid check builds a [`Session`] from the setup, on the thread that will own it;
+//! 3. feeds it with [`Session::handle_datagram`] and, at [`Session::poll_timeout`],
+//!    [`Session::handle_timeout`];
+//! 4. after each call drains [`Session::poll_transmit`] and [`Session::poll_event`] until both are empty.
+//!
+//! # Invariant
+//!
+//! After any input and a full drain, a session has nothing to say before the instant of
+//! [`Session::poll_timeout`]. Bad input is a [`Discard`] to count, never an error and never a panic.
+
+pub mod sdp;
+pub mod stun;
+
+mod discard;
+mod dtls;
+mod ice;
+mod rtcp;
+mod rtp;
+mod sctp;
+mod session;
+mod srtp;
+
+pub use discard::{Class, Discard, classify};
+pub use dtls::Identity;
+pub use sdp::{Accepted, Candidate, LocalDescription, Offer, OfferError, Setup};
+pub use session::{
+    ChannelId, CloseReason, Config, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,
+    SendMessageError, Session, Stats, Transmit,
+};
+pub use srtp::Profile as SrtpProfile;

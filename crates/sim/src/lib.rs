@@ -1,0 +1,1 @@
+//! A seeded virtual network and clock.

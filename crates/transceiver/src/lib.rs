@@ -1,0 +1,1 @@
+//! The inference-side daemon: calls, backends, admission.
