@@ -1,0 +1,88 @@
+// A plain WebRTC client of the Realtime API that records both sides with one clock. Driven by the tests through `window.call`.
+
+const RATE = 48000;
+
+class Call {
+  events = [];
+  recorded = [[], []];
+  marks = {};
+
+  /** Connects. `port` replaces the port of the answer's candidates, so that a proxy can stand in between. */
+  async connect({ url, model, port }) {
+    this.context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
+    await this.context.audioWorklet.addModule("recorder.js");
+    this.recorder = new AudioWorkletNode(this.context, "recorder", { numberOfInputs: 2, numberOfOutputs: 0 });
+    this.recorder.port.onmessage = ({ data }) => data.forEach((samples, i) => this.recorded[i].push(samples));
+
+    this.microphone = await navigator.mediaDevices.getUserMedia({
+      audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
+    });
+    this.context.createMediaStreamSource(this.microphone).connect(this.recorder, 0, 0);
+
+    const pc = (this.pc = new RTCPeerConnection());
+    pc.ontrack = ({ streams: [stream], track }) => {
+      // Chromium feeds WebAudio from a remote track only while a media element plays it.
+      this.element = new Audio();
+      this.element.srcObject = stream ?? new MediaStream([track]);
+      this.element.muted = true;
+      this.element.play();
+      this.context.createMediaStreamSource(this.element.srcObject).connect(this.recorder, 0, 1);
+    };
+    this.microphone.getTracks().forEach((track) => pc.addTrack(track));
+    const channel = (this.channel = pc.createDataChannel("oai-events"));
+    const opened = new Promise((resolve) => (channel.onopen = resolve));
+    channel.onmessage = ({ data }) => this.events.push({ at: performance.now(), data });
+    pc.onconnectionstatechange = () => (this.marks[pc.connectionState] ??= performance.now());
+
+    const started = performance.now();
+    await pc.setLocalDescription(await pc.createOffer());
+    const response = await fetch(`${url}/v1/realtime/calls${model ? `?model=${model}` : ""}`, {
+      method: "POST",
+      headers: { "Content-Type": "application/sdp" },
+      body: pc.localDescription.sdp,
+    });
+    const answer = await response.text();
+    if (response.status !== 201) throw new Error(`${response.status}: ${answer}`);
+    this.location = response.headers.get("Location");
+    const sdp = port ? answer.replace(/^(a=candidate:\S+ \d+ \S+ \d+ \S+) \d+/gm, `$1 ${port}`) : answer;
+    await pc.setRemoteDescription({ type: "answer", sdp });
+    await opened;
+    return { location: this.location, opened: performance.now() - started, answer };
+  }
+
+  /** Seconds of audio recorded so far. */
+  seconds() {
+    return (this.recorded[0].length * 2400) / RATE;
+  }
+
+  send(event) {
+    this.channel.send(typeof event === "string" ? event : JSON.stringify(event));
+  }
+
+  async stats() {
+    return [...(await this.pc.getStats()).values()];
+  }
+
+  /** Both channels as base64 of little-endian i16. */
+  recording() {
+    return this.recorded.map((blocks) => {
+      const pcm = new Int16Array(blocks.length * 2400);
+      blocks.forEach((block, n) =>
+        block.forEach((sample, i) => (pcm[n * 2400 + i] = Math.max(-1, Math.min(1, sample)) * 32767)),
+      );
+      const bytes = new Uint8Array(pcm.buffer);
+      let text = "";
+      for (let at = 0; at < bytes.length; at += 0x8000) {
+        text += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
+      }
+      return btoa(text);
+    });
+  }
+
+  hangUp() {
+    this.pc.close();
+    this.microphone.getTracks().forEach((track) => track.stop());
+  }
+}
+
+window.call = new Call();

@@ -1,0 +1,145 @@
+// Edge and transceiver as separate processes with files of their own, and the delaying proxy.
+
+import { spawn } from "node:child_process";
+import { createSocket } from "node:dgram";
+import { createServer } from "node:net";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const BIN = process.env.FRONTHAUL_BIN;
+if (!BIN) throw new Error("FRONTHAUL_BIN names the folder of the built binaries; run tests/run");
+
+const udpPort = () =>
+  new Promise((resolve) => {
+    const socket = createSocket("udp4").bind(0, "127.0.0.1", () => {
+      const { port } = socket.address();
+      socket.close(() => resolve(port));
+    });
+  });
+
+const tcpPort = () =>
+  new Promise((resolve) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address();
+      server.close(() => resolve(port));
+    });
+  });
+
+export const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Asks until `probe` gives something truthy; throws what it last threw, or says that it never came. */
+export async function until(what, probe, { ms = 10_000, every = 50 } = {}) {
+  const deadline = Date.now() + ms;
+  let fault;
+  while (Date.now() < deadline) {
+    try {
+      const found = await probe();
+      if (found) return found;
+      fault = undefined;
+    } catch (error) {
+      fault = error;
+    }
+    await sleep(every);
+  }
+  throw new Error(`not within ${ms} ms: ${what}${fault ? ` (${fault.message})` : ""}`);
+}
+
+function start(folder, name, args) {
+  const log = join(folder, `${name}.log`);
+  const out = openSync(log, "a");
+  const child = spawn(join(BIN, args[0]), args.slice(1), { stdio: ["ignore", out, out] });
+  closeSync(out);
+  const exited = new Promise((resolve) => child.once("exit", resolve));
+  return {
+    child,
+    log: () => readFileSync(log, "utf8"),
+    stop: async () => {
+      if (child.exitCode === null && child.signalCode === null) child.kill("SIGTERM");
+      const timer = setTimeout(() => child.kill("SIGKILL"), 15_000);
+      await exited;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** Starts one edge and one transceiver; `workers` of the edge. */
+export async function startServers({ workers = 2, edge = "", transceiver = "" } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), "fronthaul-servers-"));
+  const [media, link, http, edgeAdmin, transceiverAdmin] = await Promise.all([
+    udpPort(),
+    udpPort(),
+    tcpPort(),
+    tcpPort(),
+    tcpPort(),
+  ]);
+  const state = join(folder, "state");
+  writeFileSync(
+    join(folder, "transceiver.toml"),
+    `link_bind = "127.0.0.1:${link}"\nadmin_bind = "127.0.0.1:${transceiverAdmin}"\nstate_dir = "${state}"\n${transceiver}\n`,
+  );
+  writeFileSync(
+    join(folder, "edge.toml"),
+    `workers = ${workers}\nmedia_bind = "127.0.0.1:${media}"\nhttp_bind = "127.0.0.1:${http}"\n` +
+      `admin_bind = "127.0.0.1:${edgeAdmin}"\nstate_dir = "${state}"\n${edge}\n` +
+      `[[transceivers]]\nid = 1\naddress = "127.0.0.1:${link}"\n`,
+  );
+  const processes = [
+    start(folder, "transceiver", ["fronthaul", "transceiver", "--config", join(folder, "transceiver.toml")]),
+    start(folder, "edge", ["fronthaul", "edge", "--config", join(folder, "edge.toml")]),
+  ];
+  const stop = async () => {
+    await Promise.all(processes.map((process) => process.stop()));
+    rmSync(folder, { recursive: true, force: true });
+  };
+  const logs = () => processes.map(({ log }) => log()).join("\n");
+  try {
+    for (const admin of [transceiverAdmin, edgeAdmin]) {
+      await until(`readiness on ${admin}`, async () => (await fetch(`http://127.0.0.1:${admin}/readyz`)).ok);
+    }
+  } catch (error) {
+    console.error(logs());
+    await stop();
+    throw error;
+  }
+  return {
+    url: `http://127.0.0.1:${http}`,
+    media,
+    folder,
+    logs,
+    stop,
+    alive: () => processes.every(({ child }) => child.exitCode === null && child.signalCode === null),
+    metrics: async () => ({ edge: await metrics(edgeAdmin), transceiver: await metrics(transceiverAdmin) }),
+  };
+}
+
+/** `{ "name{label="value"}": number }` of a Prometheus page. */
+async function metrics(port) {
+  const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+  const lines = text.split("\n").filter((line) => line && !line.startsWith("#"));
+  return Object.fromEntries(lines.map((line) => [line.slice(0, line.lastIndexOf(" ")), Number(line.split(" ").at(-1))]));
+}
+
+/**
+ * Our proxy in front of `to`, delaying each direction by `delayMs`. Its log has one object per datagram:
+ * `{ t_us, dir: "up"|"down", kind: "stun"|"dtls"|"srtp"|"srtcp", len, seq?, level? }`, at the client's side of the proxy.
+ */
+export async function startProxy(to, { delayMs = 0 } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), "fronthaul-proxy-"));
+  const port = await udpPort();
+  const file = join(folder, "packets.jsonl");
+  const proxy = start(folder, "proxy", [
+    "fronthaul-proxy",
+    ...["--listen", `127.0.0.1:${port}`, "--to", `127.0.0.1:${to}`],
+    ...["--delay-ms", `${delayMs}`, "--log", file],
+  ]);
+  await until("the proxy's log", () => readFileSync(file) && true);
+  return {
+    port,
+    packets: () => readFileSync(file, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line)),
+    stop: async () => {
+      await proxy.stop();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
