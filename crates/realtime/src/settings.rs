@@ -1,0 +1,253 @@
+//! The effective session object: defaults, deep patches, validation of what is acted upon.
+//!
+//! A patch follows the API: an absent field keeps its value, `null` turns it off, anything else replaces it, objects are
+//! patched member by member. Fields not known here are kept and echoed. A patch is applied whole or not at all.
+
+use serde_json::{Map, Value, json};
+
+use crate::client::audio_only;
+use crate::error::ApiError;
+use crate::{Config, LIFETIME_SECONDS};
+
+/// Largest session object, as text. `session.updated` repeats all of it and must fit the 256 KiB that stock browsers
+/// take in one message, with room for the envelope.
+const MAX_SESSION_BYTES: usize = 192 * 1024;
+
+/// How turns are found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TurnDetection {
+    /// The client commits by itself.
+    Manual,
+    /// Silence ends a turn.
+    Vad(Vad),
+}
+
+/// Numbers of `server_vad`; `semantic_vad` is mapped onto them by its eagerness.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Vad {
+    /// Speech probability from which audio counts as speech.
+    pub threshold: f32,
+    /// Audio before the onset that belongs to the turn.
+    pub prefix_padding_ms: u32,
+    /// Silence that ends a turn.
+    pub silence_duration_ms: u32,
+    /// The end of a turn asks for a response.
+    pub create_response: bool,
+    /// Speech interrupts a response.
+    pub interrupt_response: bool,
+}
+
+/// The session as the client sees it.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    session: Value,
+}
+
+impl Settings {
+    /// The defaults.
+    pub(crate) fn new(id: String, config: &Config) -> Self {
+        let session = json!({
+            "type": "realtime",
+            "object": "realtime.session",
+            "id": id,
+            "model": config.model,
+            "expires_at": config.created_at.saturating_add(LIFETIME_SECONDS),
+            "output_modalities": ["audio"],
+            "instructions": "",
+            "audio": {
+                "input": {
+                    "format": {"type": "audio/pcm", "rate": 24000},
+                    "transcription": null,
+                    "noise_reduction": null,
+                    "turn_detection": server_vad(),
+                },
+                "output": {"format": {"type": "audio/pcm", "rate": 24000}, "voice": "default", "speed": 1.0},
+            },
+            "tools": [],
+            "tool_choice": "auto",
+            "parallel_tool_calls": true,
+            "max_output_tokens": "inf",
+            "tracing": null,
+            "truncation": "auto",
+            "prompt": null,
+            "include": null,
+        });
+        Self { session }
+    }
+
+    pub(crate) fn as_json(&self) -> &Value {
+        &self.session
+    }
+
+    /// Applies a patch, or says why not and changes nothing. `audio_began`: the assistant was heard, its voice is fixed.
+    pub(crate) fn patch(&mut self, mut patch: Map<String, Value>, audio_began: bool) -> Result<(), ApiError> {
+        match patch.get("type") {
+            None => {}
+            Some(kind) if kind == "realtime" => {}
+            Some(_) => return Err(ApiError::invalid_value("session.type", "Supported values are: 'realtime'.")),
+        }
+        // Read-only, and repeated by every SDK: ignored rather than refused.
+        for read_only in ["id", "object", "model", "expires_at"] {
+            patch.remove(read_only);
+        }
+        let mut next = self.session.clone();
+        merge(&mut next, Value::Object(patch), "");
+        check(&next)?;
+        if audio_began && next.pointer(VOICE) != self.session.pointer(VOICE) {
+            return Err(ApiError::voice_fixed());
+        }
+        if next.to_string().len() > MAX_SESSION_BYTES {
+            return Err(ApiError::session_too_large(MAX_SESSION_BYTES));
+        }
+        self.session = next;
+        Ok(())
+    }
+
+    /// How turns are found now.
+    pub(crate) fn turn(&self) -> TurnDetection {
+        self.session.pointer(TURN).and_then(|turn| vad(turn).ok()).unwrap_or(TurnDetection::Manual)
+    }
+
+    /// Voice and format, as response objects repeat them.
+    pub(crate) fn output_audio(&self) -> Value {
+        let output = &self.session["audio"]["output"];
+        json!({"output": {"format": output["format"], "voice": output["voice"]}})
+    }
+
+    pub(crate) fn max_output_tokens(&self) -> &Value {
+        &self.session["max_output_tokens"]
+    }
+}
+
+const TURN: &str = "/audio/input/turn_detection";
+const VOICE: &str = "/audio/output/voice";
+
+fn server_vad() -> Value {
+    json!({
+        "type": "server_vad",
+        "threshold": 0.5,
+        "prefix_padding_ms": 300,
+        "silence_duration_ms": 500,
+        "idle_timeout_ms": null,
+        "create_response": true,
+        "interrupt_response": true,
+    })
+}
+
+fn semantic_vad() -> Value {
+    json!({"type": "semantic_vad", "eagerness": "auto", "create_response": true, "interrupt_response": true})
+}
+
+/// Patches `target` member by member. `path` is a JSON pointer, for the one place with defaults of its own.
+fn merge(target: &mut Value, patch: Value, path: &str) {
+    match (target, patch) {
+        (target, Value::Object(patch)) if path == TURN => merge_turn(target, patch),
+        (Value::Object(target), Value::Object(patch)) => {
+            for (key, value) in patch {
+                let path = format!("{path}/{key}");
+                merge(target.entry(key).or_insert(Value::Null), value, &path);
+            }
+        }
+        (target, patch) => *target = patch,
+    }
+}
+
+/// Turn detection that was off, or of the other type, begins from the defaults of the type asked for; a patch without a
+/// type keeps the type there is.
+fn merge_turn(target: &mut Value, patch: Map<String, Value>) {
+    let wanted = patch.get("type").or_else(|| target.get("type")).and_then(Value::as_str).unwrap_or("server_vad");
+    let defaults = if wanted == "semantic_vad" { semantic_vad() } else { server_vad() };
+    if target.get("type") != defaults.get("type") {
+        target.clone_from(&defaults);
+    }
+    if let Value::Object(target) = target {
+        // Inside turn detection `null` has nothing to turn off but the idle timeout: it asks for the default.
+        target.extend(patch.into_iter().map(|(key, value)| match defaults.get(&key) {
+            Some(default) if value.is_null() => (key, default.clone()),
+            _ => (key, value),
+        }));
+    }
+}
+
+/// Checks what is acted upon, and the shape that readers of the object rely on.
+fn check(session: &Value) -> Result<(), ApiError> {
+    audio_only("session.output_modalities", &session["output_modalities"])?;
+    for path in ["/audio", "/audio/input", "/audio/output"] {
+        if !session.pointer(path).is_some_and(Value::is_object) {
+            let param = format!("session{}", path.replace('/', "."));
+            return Err(ApiError::invalid_value(&param, format!("'{param}' is not an object.")));
+        }
+    }
+    if !session["instructions"].is_string() {
+        return Err(ApiError::invalid_value("session.instructions", "'session.instructions' is not a string."));
+    }
+    if !session["tools"].is_array() {
+        return Err(ApiError::invalid_value("session.tools", "'session.tools' is not an array."));
+    }
+    match session.pointer(TURN) {
+        Some(turn) => vad(turn).map(|_| ()),
+        None => Ok(()),
+    }
+}
+
+/// Reads turn detection.
+fn vad(turn: &Value) -> Result<TurnDetection, ApiError> {
+    let fields = match turn {
+        Value::Null => return Ok(TurnDetection::Manual),
+        Value::Object(fields) => fields,
+        _ => return Err(wrong("", "an object or null")),
+    };
+    let flag = |name| match fields.get(name) {
+        None => Ok(true),
+        Some(value) => value.as_bool().ok_or_else(|| wrong(name, "true or false")),
+    };
+    let milliseconds = |name, default: u32, most: u32| match fields.get(name) {
+        None => Ok(default),
+        Some(value) => value
+            .as_u64()
+            .and_then(|value| u32::try_from(value).ok())
+            .filter(|value| *value <= most)
+            .ok_or_else(|| wrong(name, &format!("a whole number from 0 to {most}"))),
+    };
+    let (create_response, interrupt_response) = (flag("create_response")?, flag("interrupt_response")?);
+    match fields.get("type").and_then(Value::as_str) {
+        Some("server_vad") => {
+            let threshold = fields.get("threshold").map_or(Some(0.5), Value::as_f64);
+            let threshold = threshold.filter(|value| (0.0..=1.0).contains(value));
+            let threshold = threshold.ok_or_else(|| wrong("threshold", "a number from 0 to 1"))?;
+            #[expect(clippy::cast_possible_truncation, reason = "a probability loses nothing that matters as f32")]
+            let threshold = threshold as f32;
+            Ok(TurnDetection::Vad(Vad {
+                threshold,
+                prefix_padding_ms: milliseconds("prefix_padding_ms", 300, 2_000)?,
+                silence_duration_ms: milliseconds("silence_duration_ms", 500, 10_000)?,
+                create_response,
+                interrupt_response,
+            }))
+        }
+        Some("semantic_vad") => {
+            // Without words to judge by, eagerness is patience: how much silence is taken for the end.
+            let silence_duration_ms = match fields.get("eagerness").map_or(Some("auto"), Value::as_str) {
+                Some("low") => 1_000,
+                Some("medium" | "auto") => 500,
+                Some("high") => 300,
+                _ => return Err(wrong("eagerness", "'low', 'medium', 'high' or 'auto'")),
+            };
+            let (threshold, prefix_padding_ms) = (0.5, 300);
+            Ok(TurnDetection::Vad(Vad {
+                threshold,
+                prefix_padding_ms,
+                silence_duration_ms,
+                create_response,
+                interrupt_response,
+            }))
+        }
+        _ => Err(wrong("type", "'server_vad' or 'semantic_vad'")),
+    }
+}
+
+fn wrong(field: &str, allowed: &str) -> ApiError {
+    let dot = if field.is_empty() { "" } else { "." };
+    let param = format!("session.audio.input.turn_detection{dot}{field}");
+    ApiError::invalid_value(&param, format!("'{param}' is not {allowed}."))
+}

@@ -1,0 +1,124 @@
+//! Whatever a client sends, it is answered once and the session goes on.
+
+mod support;
+
+use realtime::{Command, CreateRefusal, Input, MAX_CLIENT_BYTES};
+use serde_json::json;
+use support::{commands, events, feed, names, only_error, opened, send};
+
+#[test]
+fn an_error_has_the_whole_body() {
+    let mut session = opened();
+    let seen = send(&mut session, r#"{"event_id":"e7","type":"response.cancel"}"#);
+    assert!(seen[0]["event_id"].as_str().unwrap().starts_with("event_"));
+    assert_eq!(
+        seen[0]["error"],
+        json!({"type": "invalid_request_error", "code": "response_cancel_not_active",
+               "message": "Cancellation failed: no active response found", "param": null, "event_id": "e7"})
+    );
+    assert_eq!(seen[0].as_object().unwrap().len(), 3);
+}
+
+#[test]
+fn texts_that_are_no_event_are_invalid_events() {
+    let mut session = opened();
+    let deep = "[".repeat(100_000);
+    for text in ["", "{", "null", "[]", "\"x\"", "{}", r#"{"type":5}"#, r#"{"type":null}"#, deep.as_str()] {
+        let seen = send(&mut session, text);
+        assert_eq!(only_error(&seen)["code"], "invalid_event", "{}", &text[..text.len().min(20)]);
+    }
+    assert_eq!(only_error(&send(&mut session, r#"{"event_id":[],"type":"response.create"}"#))["param"], "event_id");
+    session.handle_client_binary();
+    assert_eq!(only_error(&events(&mut session))["code"], "invalid_event");
+    assert_eq!(commands(&mut session), []);
+}
+
+#[test]
+fn a_mebibyte_is_refused_and_the_session_goes_on() {
+    let mut session = opened();
+    let text = format!(r#"{{"type":"session.update","session":{{"instructions":"{}"}}}}"#, "a".repeat(1 << 20));
+    assert!(only_error(&send(&mut session, &text))["message"].as_str().unwrap().contains("larger than"));
+    let text = format!(r#"{{"type":"session.update","session":{{"instructions":"{}"}}}}"#, "a".repeat(300 * 1024));
+    assert!(text.len() < MAX_CLIENT_BYTES);
+    assert_eq!(
+        only_error(&send(&mut session, &text))["param"],
+        "session",
+        "the echo would not fit a browser's message"
+    );
+    let updated = send(&mut session, r#"{"type":"session.update","session":{}}"#);
+    assert_eq!(updated[0]["session"]["instructions"], "");
+}
+
+#[test]
+fn an_unknown_type_is_named_and_bounded() {
+    let mut session = opened();
+    let text = json!({"type": "x".repeat(10_000), "event_id": "e"}).to_string();
+    let seen = send(&mut session, &text);
+    assert_eq!(only_error(&seen)["code"], "unknown_event");
+    assert_eq!(only_error(&seen)["event_id"], "e");
+    assert!(seen[0].to_string().len() < 1000);
+    assert_eq!(
+        only_error(&send(&mut session, r#"{"type":"conversation.item.create","item":{}}"#))["code"],
+        "unknown_event"
+    );
+}
+
+#[test]
+fn an_item_retrieve_gets_the_code_that_clients_know_as_harmless() {
+    let seen =
+        send(&mut opened(), r#"{"type":"conversation.item.retrieve","event_id":"rci_item_1","item_id":"item_1"}"#);
+    assert_eq!(only_error(&seen)["code"], "item_retrieve_invalid_item_id");
+    assert_eq!(only_error(&seen)["event_id"], "rci_item_1");
+}
+
+#[test]
+fn appended_audio_is_refused_once() {
+    let mut session = opened();
+    let append = r#"{"type":"input_audio_buffer.append","audio":"AAAA"}"#;
+    assert_eq!(names(&send(&mut session, append)), ["error"]);
+    assert!(send(&mut session, append).is_empty());
+}
+
+#[test]
+fn a_second_create_is_refused_with_the_words_clients_look_for() {
+    let mut session = opened();
+    let create = r#"{"type":"response.create","event_id":"c1","response":{"metadata":{"client_event_id":"x"}}}"#;
+    assert!(send(&mut session, create).is_empty());
+    assert_eq!(commands(&mut session), [Command::CreateResponse]);
+    let created = feed(&mut session, [Input::ResponseCreated { response: 1 }]);
+    assert_eq!(created[0]["response"]["metadata"], json!({"client_event_id": "x"}));
+    let seen = send(&mut session, r#"{"type":"response.create","event_id":"c2"}"#);
+    let error = only_error(&seen);
+    assert_eq!(error["code"], "conversation_already_has_active_response");
+    assert_eq!(error["event_id"], "c2");
+    assert!(error["message"].as_str().unwrap().contains("response.create"));
+    assert_eq!(commands(&mut session), []);
+}
+
+#[test]
+fn a_refused_command_names_the_event_that_caused_it() {
+    let mut session = opened();
+    send(&mut session, r#"{"type":"input_audio_buffer.commit","event_id":"k1"}"#);
+    assert_eq!(commands(&mut session), [Command::CommitInput]);
+    let seen = feed(&mut session, [Input::CommitRefused]);
+    assert_eq!(only_error(&seen)["code"], "input_audio_buffer_commit_empty");
+    assert_eq!(only_error(&seen)["event_id"], "k1");
+    send(&mut session, r#"{"type":"response.create","event_id":"k2"}"#);
+    let seen = feed(&mut session, [Input::CreateRefused(CreateRefusal::Unsupported)]);
+    assert_eq!(only_error(&seen)["event_id"], "k2");
+    let created = feed(&mut session, [Input::ResponseCreated { response: 1 }]);
+    assert!(created[0]["response"]["metadata"].is_null());
+}
+
+#[test]
+fn buffer_events_become_commands() {
+    let mut session = opened();
+    let seen = send(&mut session, r#"{"type":"input_audio_buffer.clear"}"#);
+    assert_eq!(names(&seen), ["input_audio_buffer.cleared"]);
+    assert!(send(&mut session, r#"{"type":"output_audio_buffer.clear"}"#).is_empty());
+    feed(&mut session, [Input::ResponseCreated { response: 1 }]);
+    assert!(send(&mut session, r#"{"type":"response.cancel"}"#).is_empty());
+    assert_eq!(commands(&mut session), [Command::ClearInput, Command::ClearOutput, Command::Cancel]);
+    let other = send(&mut session, r#"{"type":"response.cancel","response_id":"resp_other"}"#);
+    assert_eq!(only_error(&other)["code"], "response_cancel_not_active");
+}
