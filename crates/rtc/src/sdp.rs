@@ -1,7 +1,48 @@
 //! Reads an offer and writes its answer (RFC 8829, 8839, 8841, 8842, 9143).
-//! CONTRACT skeleton: public types and signatures are fixed, fields may be added; bodies belong to the owner of this file.
+//!
+//! [`Offer::parse`] decides everything: which m-lines are taken, which refused and why, or that no call can come of the
+//! offer. [`Offer::accept`] only writes down what was decided, so it cannot fail.
+//!
+//! # What is taken
+//!
+//! One call has one transport, at most one audio line and one data channel line:
+//!
+//! * The first usable audio line leads (without one, the first usable data channel line). Its BUNDLE group, if it is in
+//!   one, is the call; lines outside are refused, and without a group the leading line is alone.
+//! * ICE credentials, fingerprints and the DTLS role come from the group's offerer-tagged line (RFC 9143 §7.1), with
+//!   session-level values inherited.
+//! * Refused lines keep their place, with port 0 and one offered format, and leave the BUNDLE group. A refused
+//!   offerer-tagged RTP line cannot be refused alone: it is answered inactive and stays in the group.
+//! * A line with port 0 is dead and copied back unread, unless it is `a=bundle-only` and its group lives.
+//!
+//! # Leniency
+//!
+//! Harmless: LF line ends, a missing last line end, blank lines, attributes unknown or at either level, codec and hash
+//! names in any case, a missing mid. The client's candidates are skipped unread whatever they say, as a lite agent
+//! learns a client's addresses from its checks: no name is resolved, and nothing is ever sent to an address because it
+//! stands in an offer. Bounds: [`OFFER_BYTES_MAX`], [`MEDIA_LINES_MAX`].
+//!
+//! # Not implemented
+//!
+//! Offers after the first (RFC 8829 §5.2.2), trickled candidates (RFC 8840), RED, NACK and transport-wide feedback
+//! (not answered, so never used), `ice2` (RFC 8445 §10), SDES keys, the SCTP lines of old drafts (`DTLS/SCTP 5000`).
+
+mod answer;
+mod media;
+mod offer;
+mod text;
+mod transport;
 
 use std::net::SocketAddr;
+
+pub use offer::Offer;
+
+/// Longest offer read, in bytes. Chromium's offer of audio, video and data with all codecs has 7 KB; 20 candidates add
+/// 3 KB.
+pub const OFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// Most m-lines read. A page that added and stopped a video track 30 times still gets its call.
+pub const MEDIA_LINES_MAX: usize = 64;
 
 /// Why an offer was refused: the text names line, attribute and fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -15,9 +56,16 @@ pub struct OfferError {
     pub message: String,
 }
 
-/// A parsed, checked offer.
-#[derive(Debug, Clone)]
-pub struct Offer { /* private */ }
+impl OfferError {
+    /// `problem` continues the attribute's name, `fix` says what to send instead.
+    fn new(line: usize, attribute: &'static str, problem: &str, fix: &str) -> Self {
+        Self { line: Some(line), attribute, message: format!("line {line}: {attribute} {problem}: {fix}") }
+    }
+
+    fn whole(attribute: &'static str, problem: &str, fix: &str) -> Self {
+        Self { line: None, attribute, message: format!("{attribute} {problem}: {fix}") }
+    }
+}
 
 /// An address that the answer advertises (RFC 8839 §5.1). Host candidates over UDP only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +116,8 @@ pub struct AudioSetup {
     pub mid: Option<String>,
     /// Payload type of Opus, e.g. 111 (Chromium) or 109 (Firefox).
     pub opus: u8,
-    /// Payload types of telephone-event and CN that the client may send in the same stream; never Opus.
+    /// Payload types that the offer gives to telephone-event and CN. The answer lists neither, but a client may have
+    /// them in its stream all the same: known, not Opus, not audio.
     pub other: Vec<u8>,
     /// Extension id of `urn:ietf:params:rtp-hdrext:ssrc-audio-level` (RFC 6464), when agreed.
     pub audio_level_id: Option<u8>,
@@ -110,16 +159,4 @@ pub struct Setup {
     pub audio: Option<AudioSetup>,
     /// The data channel line, if accepted.
     pub sctp: Option<SctpSetup>,
-}
-
-impl Offer {
-    /// Reads an offer. Lenient where it is harmless (LF ends, missing last CRLF), strict where a call could not work.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn parse(text: &str) -> Result<Self, OfferError> { todo!() }
-
-    /// Answers it.
-    #[must_use]
-    pub fn accept(&self, local: &LocalDescription) -> Accepted { todo!() }
 }

@@ -1,0 +1,186 @@
+//! Writes the answer (RFC 8829 §5.3.1) and the setup that follows from it.
+
+use std::fmt::{self, Write as _};
+
+use super::media::{AudioLine, Extension};
+use super::offer::{Line, Offer, OfferedFormat, Verdict};
+use super::transport::Role;
+use super::{Accepted, AudioSetup, LocalDescription, SctpSetup, Setup};
+
+/// Ours, said in `a=max-message-size` (RFC 8841 §6).
+const MAX_MESSAGE_BYTES: usize = 256 * 1024;
+/// Ours, said in `a=sctp-port`.
+const SCTP_PORT: u16 = 5000;
+
+pub(super) fn write(offer: &Offer, local: &LocalDescription) -> Accepted {
+    let mut setup = Setup {
+        local_ufrag: local.ufrag.clone(),
+        local_password: local.password.clone(),
+        remote_ufrag: offer.transport.ufrag.clone(),
+        fingerprints: offer.transport.fingerprints.clone(),
+        dtls_active: offer.transport.role == Role::Active,
+        audio: None,
+        sctp: None,
+    };
+    let mut answer = Answer { offer, local, text: String::with_capacity(2048) };
+    answer.session();
+    for (index, line) in offer.lines.iter().enumerate() {
+        match &line.verdict {
+            Verdict::Audio(audio) => {
+                answer.audio(line, audio);
+                setup.audio = Some(audio_setup(line, audio, local));
+            }
+            Verdict::Data(data) => {
+                answer.data(line);
+                setup.sctp = Some(SctpSetup { remote_port: data.port, max_message_bytes: data.max_message_bytes });
+            }
+            Verdict::Inactive(format) => answer.inactive(line, format),
+            Verdict::Refused(format) => answer.refused(line, format),
+        }
+        if offer.shared.first() == Some(&index) {
+            answer.candidates();
+        }
+    }
+    Accepted { answer: answer.text, setup }
+}
+
+fn audio_setup(line: &Line, audio: &AudioLine, local: &LocalDescription) -> AudioSetup {
+    AudioSetup {
+        mid: line.mid.clone(),
+        opus: audio.opus,
+        other: audio.other.clone(),
+        audio_level_id: audio.audio_level.map(|extension| extension.id),
+        mid_id: audio.mid_extension.map(|extension| extension.id),
+        receive: audio.direction.client_sends(),
+        send: audio.direction.client_receives(),
+        ssrc: local.ssrc,
+        cname: cname(local),
+    }
+}
+
+fn cname(local: &LocalDescription) -> String {
+    format!("{:016x}", local.session)
+}
+
+struct Answer<'a> {
+    offer: &'a Offer,
+    local: &'a LocalDescription,
+    text: String,
+}
+
+impl Answer<'_> {
+    fn session(&mut self) {
+        let offer = self.offer;
+        self.line(format_args!("v=0"));
+        // RFC 8829 §5.2.1: a 64-bit number whose highest bit is zero.
+        self.line(format_args!("o=- {} 1 IN IP4 0.0.0.0", self.local.session >> 1));
+        self.line(format_args!("s=-"));
+        self.line(format_args!("t=0 0"));
+        if offer.bundled {
+            let mids = offer.shared.iter().filter_map(|line| offer.lines[*line].mid.as_deref());
+            let group = mids.fold("a=group:BUNDLE".to_owned(), |group, mid| group + " " + mid);
+            self.line(format_args!("{group}"));
+        }
+        if offer.allow_mixed {
+            self.line(format_args!("a=extmap-allow-mixed"));
+        }
+        self.line(format_args!("a=msid-semantic:WMS *"));
+        self.line(format_args!("a=ice-lite"));
+    }
+
+    fn audio(&mut self, line: &Line, audio: &AudioLine) {
+        let AudioLine { opus, direction, .. } = *audio;
+        self.begin(line, format_args!("{opus}"));
+        self.transport();
+        self.line(format_args!("a=rtcp-mux"));
+        self.line(format_args!("a={}", direction.mirrored()));
+        self.line(format_args!("a=rtpmap:{opus} opus/48000/2"));
+        self.line(format_args!("a=fmtp:{opus} minptime=10;useinbandfec=1"));
+        if audio.allow_mixed {
+            self.line(format_args!("a=extmap-allow-mixed"));
+        }
+        for Extension { id, uri, one_way } in [audio.audio_level, audio.mid_extension].into_iter().flatten() {
+            let direction = if one_way { "/recvonly" } else { "" };
+            self.line(format_args!("a=extmap:{id}{direction} {uri}"));
+        }
+        if direction.client_receives() {
+            // The stream's name must not be '-': browsers would attach the track to no stream, and pages that play
+            // `event.streams[0]` stay silent.
+            let LocalDescription { session, ssrc, .. } = *self.local;
+            self.line(format_args!("a=msid:stream-{session:016x} audio-{session:016x}"));
+            self.line(format_args!("a=ssrc:{ssrc} cname:{}", cname(self.local)));
+        }
+    }
+
+    fn data(&mut self, line: &Line) {
+        self.begin(line, format_args!("webrtc-datachannel"));
+        self.transport();
+        self.line(format_args!("a=sctp-port:{SCTP_PORT}"));
+        self.line(format_args!("a=max-message-size:{MAX_MESSAGE_BYTES}"));
+    }
+
+    fn inactive(&mut self, line: &Line, offered: &OfferedFormat) {
+        self.begin(line, format_args!("{}", offered.format));
+        self.transport();
+        self.line(format_args!("a=rtcp-mux"));
+        self.line(format_args!("a=inactive"));
+        for (name, value) in &offered.attributes {
+            self.line(format_args!("a={name}:{value}"));
+        }
+    }
+
+    /// RFC 8829 §5.3.1: port 0, and one format, as an m-line without any cannot be parsed.
+    fn refused(&mut self, line: &Line, offered: &OfferedFormat) {
+        self.line(format_args!("m={} 0 {} {}", line.kind, line.protocol, offered.format));
+        self.line(format_args!("c=IN IP4 0.0.0.0"));
+        self.mid(line);
+        self.line(format_args!("a=inactive"));
+    }
+
+    /// An m-line with the port and address of the first candidate (RFC 8839 §4.3.1).
+    fn begin(&mut self, line: &Line, format: fmt::Arguments<'_>) {
+        let default = self.local.candidates.first().map(|candidate| candidate.address);
+        let port = default.map_or(9, |address| address.port());
+        self.line(format_args!("m={} {port} {} {format}", line.kind, line.protocol));
+        match default {
+            Some(address) => {
+                let family = if address.is_ipv4() { "IP4" } else { "IP6" };
+                self.line(format_args!("c=IN {family} {}", address.ip()));
+            }
+            None => self.line(format_args!("c=IN IP4 0.0.0.0")),
+        }
+        self.mid(line);
+    }
+
+    fn mid(&mut self, line: &Line) {
+        if let Some(mid) = &line.mid {
+            self.line(format_args!("a=mid:{mid}"));
+        }
+    }
+
+    /// Written under each line that shares the transport, though the first would do (RFC 9143 §7.3): clients exist that
+    /// look under the line at hand only.
+    fn transport(&mut self) {
+        let LocalDescription { ufrag, password, fingerprint, .. } = self.local;
+        self.line(format_args!("a=ice-ufrag:{ufrag}"));
+        self.line(format_args!("a=ice-pwd:{password}"));
+        self.line(format_args!("a=fingerprint:sha-256 {fingerprint}"));
+        self.line(format_args!("a=setup:{}", self.offer.transport.role.name()));
+    }
+
+    /// RFC 8839 §5.1. The priority is that of RFC 8445 §5.1.2.1: host, the address's rank, component 1.
+    fn candidates(&mut self) {
+        for (rank, candidate) in (0_u32..=65535).zip(&self.local.candidates) {
+            let priority = (126 << 24) | ((65535 - rank) << 8) | 255;
+            let (ip, port) = (candidate.address.ip(), candidate.address.port());
+            self.line(format_args!("a=candidate:{} 1 udp {priority} {ip} {port} typ host", rank + 1));
+        }
+        self.line(format_args!("a=end-of-candidates"));
+    }
+
+    fn line(&mut self, line: fmt::Arguments<'_>) {
+        // Writing to a String cannot fail.
+        let _ = self.text.write_fmt(line);
+        self.text.push_str("\r\n");
+    }
+}

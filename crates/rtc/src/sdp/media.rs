@@ -1,0 +1,194 @@
+//! What an audio or data channel line offers, and why it cannot be used if it cannot.
+
+use super::OfferError;
+use super::text::{Attribute, Media, find};
+
+const AUDIO_LEVEL: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
+const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
+
+/// RFC 8841 §6.1: the limit of a client that names none.
+const MAX_MESSAGE_BYTES_DEFAULT: u64 = 65536;
+/// RFC 8841 §5: the port of WebRTC data channels, should a client name none.
+const SCTP_PORT_DEFAULT: u16 = 5000;
+
+/// A usable audio line.
+#[derive(Debug, Clone)]
+pub(super) struct AudioLine {
+    pub(super) opus: u8,
+    /// telephone-event and CN.
+    pub(super) other: Vec<u8>,
+    pub(super) audio_level: Option<Extension>,
+    pub(super) mid_extension: Option<Extension>,
+    pub(super) direction: Direction,
+    /// `a=extmap-allow-mixed` under this line.
+    pub(super) allow_mixed: bool,
+}
+
+/// A usable data channel line.
+#[derive(Debug, Clone)]
+pub(super) struct DataLine {
+    pub(super) port: u16,
+    pub(super) max_message_bytes: u64,
+}
+
+/// A header extension that the client may send (RFC 8285 §5).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extension {
+    pub(super) id: u8,
+    pub(super) uri: &'static str,
+    /// Offered as `/sendonly`, so answered as `/recvonly`.
+    pub(super) one_way: bool,
+}
+
+/// Of the client's media (RFC 8866 §6.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    SendRecv,
+    SendOnly,
+    RecvOnly,
+    Inactive,
+}
+
+impl Direction {
+    pub(super) fn client_sends(self) -> bool {
+        matches!(self, Self::SendRecv | Self::SendOnly)
+    }
+
+    pub(super) fn client_receives(self) -> bool {
+        matches!(self, Self::SendRecv | Self::RecvOnly)
+    }
+
+    /// The attribute that answers it.
+    pub(super) fn mirrored(self) -> &'static str {
+        match self {
+            Self::SendRecv => "sendrecv",
+            Self::SendOnly => "recvonly",
+            Self::RecvOnly => "sendonly",
+            Self::Inactive => "inactive",
+        }
+    }
+}
+
+/// Why a line is not taken.
+#[derive(Debug, Clone)]
+pub(super) enum Unusable {
+    /// Well formed, but nothing here can use it. May be answered inactive.
+    Unwanted(OfferError),
+    /// Cannot share our transport at all: refused with port 0 wherever it stands.
+    Broken(OfferError),
+}
+
+/// Reads an audio line. `multiplexed`: the line it shares a transport with says rtcp-mux for it.
+pub(super) fn audio(session: &[Attribute<'_>], media: &Media<'_>, multiplexed: bool) -> Result<AudioLine, Unusable> {
+    if !is_secure_rtp(media.protocol) {
+        let problem = format!("names the protocol {}", media.protocol);
+        let fix = "offer UDP/TLS/RTP/SAVPF, which is DTLS-SRTP";
+        return Err(Unusable::Broken(OfferError::new(media.line, "m=audio", &problem, fix)));
+    }
+    if !multiplexed && media.find("rtcp-mux").is_none() {
+        let fix = "offer RTP and RTCP on one port (RFC 5761)";
+        return Err(Unusable::Broken(OfferError::new(media.line, "a=rtcp-mux", "is required and missing", fix)));
+    }
+
+    let mut opus = None;
+    let mut other = Vec::new();
+    for format in media.formats.iter().filter_map(|format| payload_type(format)) {
+        let Some((name, clock)) = codec(media, format) else { continue };
+        if name.eq_ignore_ascii_case("opus") && clock == "48000" {
+            opus = opus.or(Some(format));
+        } else if name.eq_ignore_ascii_case("telephone-event") || name.eq_ignore_ascii_case("CN") {
+            other.push(format);
+        }
+    }
+    let Some(opus) = opus else {
+        let fix =
+            "offer a=rtpmap:<payload type> opus/48000/2 with a payload type of 0-63 or 96-127 named in the m-line";
+        return Err(Unusable::Unwanted(OfferError::new(media.line, "a=rtpmap", "names no usable Opus", fix)));
+    };
+
+    let allow_mixed = media.find("extmap-allow-mixed").is_some();
+    let id_max = if allow_mixed || find(session, "extmap-allow-mixed").is_some() { 255 } else { 14 };
+    let extension = |uri| extension(session, media, uri, id_max);
+    Ok(AudioLine {
+        opus,
+        other,
+        audio_level: extension(AUDIO_LEVEL),
+        mid_extension: extension(MID),
+        direction: direction(session, media),
+        allow_mixed,
+    })
+}
+
+/// Reads a data channel line.
+pub(super) fn data(media: &Media<'_>) -> Result<DataLine, Unusable> {
+    let protocol = media.protocol.to_ascii_uppercase();
+    if !protocol.ends_with("/DTLS/SCTP") || !media.formats[0].eq_ignore_ascii_case("webrtc-datachannel") {
+        let problem = format!("offers {} {}", media.protocol, media.formats[0]);
+        let fix = "offer m=application 9 UDP/DTLS/SCTP webrtc-datachannel";
+        return Err(Unusable::Broken(OfferError::new(media.line, "m=application", &problem, fix)));
+    }
+    let port = match media.find("sctp-port") {
+        None => SCTP_PORT_DEFAULT,
+        Some(Attribute { line, value, .. }) => value.parse().ok().filter(|port| *port != 0).ok_or_else(|| {
+            let fix = "send a=sctp-port:5000";
+            Unusable::Broken(OfferError::new(line, "a=sctp-port", "is not a number from 1 to 65535", fix))
+        })?,
+    };
+    let max_message_bytes = media
+        .find("max-message-size")
+        .and_then(|attribute| attribute.value.parse().ok())
+        .unwrap_or(MAX_MESSAGE_BYTES_DEFAULT);
+    Ok(DataLine { port, max_message_bytes })
+}
+
+/// Whether RTP of this protocol can be keyed by DTLS. Old clients write `RTP/SAVPF` (RFC 8829 §5.1.2).
+fn is_secure_rtp(protocol: &str) -> bool {
+    let protocol = protocol.to_ascii_uppercase();
+    protocol.ends_with("RTP/SAVPF") || protocol.ends_with("RTP/SAVP")
+}
+
+/// A payload type that RTP and RTCP on one port leave free (RFC 5761 §4): 64-95 would be taken for RTCP.
+fn payload_type(format: &str) -> Option<u8> {
+    format.parse().ok().filter(|payload_type| matches!(payload_type, 0..=63 | 96..=127))
+}
+
+/// Encoding name and clock rate that `a=rtpmap` gives to a payload type.
+fn codec<'a>(media: &Media<'a>, payload_type: u8) -> Option<(&'a str, &'a str)> {
+    media.attributes.iter().filter(|attribute| attribute.name == "rtpmap").find_map(|attribute| {
+        let (mapped, encoding) = attribute.value.split_once(' ')?;
+        if mapped.parse() != Ok(payload_type) {
+            return None;
+        }
+        let mut fields = encoding.trim().split('/');
+        Some((fields.next()?, fields.next()?))
+    })
+}
+
+/// `a=extmap:<id>[/<direction>] <uri> [...]`, if the client may send it and its id fits the headers that may come.
+fn extension(session: &[Attribute<'_>], media: &Media<'_>, uri: &'static str, id_max: u8) -> Option<Extension> {
+    media.attributes.iter().chain(session).filter(|attribute| attribute.name == "extmap").find_map(|attribute| {
+        let mut fields = attribute.value.split_ascii_whitespace();
+        let (id, offered) = fields.next().zip(fields.next())?;
+        let (id, direction) = id.split_once('/').unwrap_or((id, "sendrecv"));
+        // 15 ends one-byte headers (RFC 8285 §4.2).
+        let id = id.parse().ok().filter(|id| (1..=id_max).contains(id) && *id != 15)?;
+        let client_sends = matches!(direction, "sendrecv" | "sendonly");
+        (offered == uri && client_sends).then_some(Extension { id, uri, one_way: direction == "sendonly" })
+    })
+}
+
+/// The line's own direction, else the session's, else both ways (RFC 8866 §6.7).
+fn direction(session: &[Attribute<'_>], media: &Media<'_>) -> Direction {
+    media
+        .attributes
+        .iter()
+        .chain(session)
+        .find_map(|attribute| match attribute.name {
+            "sendrecv" => Some(Direction::SendRecv),
+            "sendonly" => Some(Direction::SendOnly),
+            "recvonly" => Some(Direction::RecvOnly),
+            "inactive" => Some(Direction::Inactive),
+            _ => None,
+        })
+        .unwrap_or(Direction::SendRecv)
+}

@@ -1,0 +1,127 @@
+//! The text of a session description (RFC 8866): lines with their numbers, grouped under their m-lines.
+//!
+//! Nothing is interpreted here but the m-lines themselves; all other lines than `a=` are dropped, as nothing in them
+//! matters to a call over ICE.
+
+use super::{MEDIA_LINES_MAX, OFFER_BYTES_MAX, OfferError};
+
+/// An `a=` line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attribute<'a> {
+    pub(super) line: usize,
+    pub(super) name: &'a str,
+    /// Empty for a flag.
+    pub(super) value: &'a str,
+}
+
+/// An m-line and the attributes under it.
+#[derive(Debug, Clone)]
+pub(super) struct Media<'a> {
+    pub(super) line: usize,
+    pub(super) kind: &'a str,
+    pub(super) port: u16,
+    pub(super) protocol: &'a str,
+    /// Never empty.
+    pub(super) formats: Vec<&'a str>,
+    pub(super) attributes: Vec<Attribute<'a>>,
+}
+
+impl<'a> Media<'a> {
+    /// The first attribute of this name under the m-line.
+    pub(super) fn find(&self, name: &str) -> Option<Attribute<'a>> {
+        find(&self.attributes, name)
+    }
+
+    pub(super) fn mid(&self) -> Option<&'a str> {
+        self.find("mid").map(|mid| mid.value)
+    }
+
+    /// Offered as dead (RFC 3264 §8.2), rather than as sharing another line's port (RFC 9143 §6).
+    pub(super) fn is_dead(&self) -> bool {
+        self.port == 0 && self.find("bundle-only").is_none()
+    }
+}
+
+/// A whole description.
+#[derive(Debug, Clone)]
+pub(super) struct Description<'a> {
+    /// Above the first m-line.
+    pub(super) session: Vec<Attribute<'a>>,
+    pub(super) media: Vec<Media<'a>>,
+}
+
+impl<'a> Description<'a> {
+    pub(super) fn read(text: &'a str) -> Result<Self, OfferError> {
+        if text.len() > OFFER_BYTES_MAX {
+            return Err(OfferError::whole(
+                "the offer",
+                &format!("has {} bytes", text.len()),
+                &format!("send at most {OFFER_BYTES_MAX}"),
+            ));
+        }
+        let mut lines = text
+            .split('\n')
+            .enumerate()
+            .map(|(index, line)| (index + 1, line.trim_end_matches('\r').trim_end()))
+            .filter(|(_, line)| !line.is_empty());
+        match lines.next() {
+            None => return Err(OfferError::whole("the offer", "is empty", "send the SDP of a WebRTC offer")),
+            Some((_, "v=0")) => {}
+            Some((line, _)) => {
+                let fix = "send the text of the SDP itself, not JSON or a form around it";
+                return Err(OfferError::new(line, "v=0", "is not where the offer begins", fix));
+            }
+        }
+
+        let mut description = Self { session: Vec::new(), media: Vec::new() };
+        for (number, line) in lines {
+            if line.contains(|c: char| c.is_control() && c != '\t') {
+                return Err(OfferError::new(number, "the line", "holds a control character", "send printable text"));
+            }
+            match line.split_once('=') {
+                Some(("a", attribute)) => {
+                    let (name, value) = attribute.split_once(':').unwrap_or((attribute, ""));
+                    let attribute = Attribute { line: number, name: name.trim(), value: value.trim() };
+                    match description.media.last_mut() {
+                        Some(media) => media.attributes.push(attribute),
+                        None => description.session.push(attribute),
+                    }
+                }
+                Some(("m", media)) => {
+                    if description.media.len() == MEDIA_LINES_MAX {
+                        let problem = format!("is one more than {MEDIA_LINES_MAX}");
+                        return Err(OfferError::new(number, "m=", &problem, "offer fewer media lines"));
+                    }
+                    description.media.push(media_line(number, media)?);
+                }
+                Some((kind, _)) if kind.len() == 1 => {}
+                _ => {
+                    let fix = "send whole lines, such as m=audio 9 UDP/TLS/RTP/SAVPF 111";
+                    return Err(OfferError::new(number, "the line", "is not of the form x=value", fix));
+                }
+            }
+        }
+        Ok(description)
+    }
+}
+
+/// The first attribute of this name.
+pub(super) fn find<'a>(attributes: &[Attribute<'a>], name: &str) -> Option<Attribute<'a>> {
+    attributes.iter().find(|attribute| attribute.name == name).copied()
+}
+
+/// `m=<kind> <port>[/<ports>] <protocol> <format> ...` (RFC 8866 §5.14).
+fn media_line(line: usize, value: &str) -> Result<Media<'_>, OfferError> {
+    let malformed = |problem| OfferError::new(line, "m=", problem, "send m=<media> <port> <protocol> <format> ...");
+    let mut fields = value.split_ascii_whitespace();
+    let kind = fields.next().ok_or_else(|| malformed("is empty"))?;
+    let port = fields.next().ok_or_else(|| malformed("names no port"))?;
+    let (port, _) = port.split_once('/').unwrap_or((port, ""));
+    let port = port.parse().map_err(|_| malformed("has a port that is not a number from 0 to 65535"))?;
+    let protocol = fields.next().ok_or_else(|| malformed("names no protocol"))?;
+    let formats: Vec<_> = fields.collect();
+    if formats.is_empty() {
+        return Err(malformed("names no format"));
+    }
+    Ok(Media { line, kind, port, protocol, formats, attributes: Vec::new() })
+}
