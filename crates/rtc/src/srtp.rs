@@ -1,6 +1,36 @@
-//! SRTP and SRTCP (RFC 3711, 7714). CONTRACT skeleton: the owner of `srtp` writes the bodies; `session` uses these.
+//! SRTP and SRTCP (RFC 3711, RFC 7714), sealed and opened in place.
+//!
+//! ```text
+//! | RTP header, CSRC, extension | payload, encrypted | tag 10 or 16 |
+//! |       authenticated         |    authenticated   |               then, for AES-CM, the rollover counter unsent
+//!
+//! | RTCP header, SSRC | rest, encrypted | E | index | tag 10 |       AES-CM
+//! | RTCP header, SSRC | rest, encrypted | tag 16 | E | index |       AES-GCM
+//! ```
+//!
+//! # Invariants
+//!
+//! - What a packet claims changes nothing before its tag is verified: no stream, no rollover counter, no window.
+//! - An index is never used twice for a stream of ours, so no keystream is.
+//! - A media packet costs no allocation, and one opening whatever it claims.
+//!
+//! Not here: a master key identifier (MKI), key derivation rates other than 0, encrypted header extensions (RFC 6904),
+//! SRTCP in the clear (RFC 8827 §6.5 forbids it).
 
-use crate::Discard;
+mod cm;
+mod gcm;
+mod kdf;
+mod replay;
+mod rollover;
+mod streams;
+#[cfg(test)]
+mod tests;
+
+use crate::{Discard, rtp};
+use cm::Cm;
+use gcm::Gcm;
+use kdf::Direction;
+use streams::Streams;
 
 /// SRTP protection profiles (RFC 5764 §4.1.2, RFC 7714 §14.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,25 +43,190 @@ pub enum Profile {
     Aes128CmSha1_80,
 }
 
-/// Opens what the client sends. One key pair, a rollover counter and a replay window per SSRC (at most 8, oldest displaced).
-pub(crate) struct Receiver { }
+impl Profile {
+    /// Bytes of a master key.
+    fn key_len(self) -> usize {
+        match self {
+            Self::AeadAes256Gcm => 32,
+            Self::AeadAes128Gcm | Self::Aes128CmSha1_80 => 16,
+        }
+    }
 
-/// Seals what we send. One rollover counter per SSRC.
-pub(crate) struct Sender { }
+    /// Bytes of a master salt (RFC 3711 §8.2, RFC 7714 §12).
+    fn salt_len(self) -> usize {
+        match self {
+            Self::AeadAes256Gcm | Self::AeadAes128Gcm => 12,
+            Self::Aes128CmSha1_80 => 14,
+        }
+    }
+}
 
-/// Splits the exported keying material (RFC 5764 §4.2) into both directions. `dtls_active`: we are the DTLS client.
-pub(crate) fn contexts(profile: Profile, keying_material: &[u8], dtls_active: bool) -> Option<(Sender, Receiver)> { todo!() }
+/// Splits the exported keying material into both directions (RFC 5764 §4.2):
+///
+/// ```text
+/// | client key | server key | client salt | server salt |
+/// ```
+///
+/// `dtls_active`: we are the DTLS client. None when the material is not of the profile's length.
+pub(crate) fn contexts(profile: Profile, keying_material: &[u8], dtls_active: bool) -> Option<(Sender, Receiver)> {
+    let (key, salt) = (profile.key_len(), profile.salt_len());
+    if keying_material.len() != 2 * (key + salt) {
+        return None;
+    }
+    let (keys, salts) = keying_material.split_at(2 * key);
+    let (client, server) =
+        (Direction::new(&keys[..key], &salts[..salt])?, Direction::new(&keys[key..], &salts[salt..])?);
+    let (ours, theirs) = if dtls_active { (client, server) } else { (server, client) };
+    let sender = Sender {
+        rtp: Cipher::new(profile, &ours, kdf::RTP)?,
+        rtcp: Cipher::new(profile, &ours, kdf::RTCP)?,
+        streams: Vec::new(),
+        rtcp_index: 0,
+    };
+    let receiver = Receiver {
+        rtp: Cipher::new(profile, &theirs, kdf::RTP)?,
+        rtcp: Cipher::new(profile, &theirs, kdf::RTCP)?,
+        rtp_streams: Streams::default(),
+        rtcp_streams: Streams::default(),
+        refused_in_a_row: 0,
+    };
+    Some((sender, receiver))
+}
+
+/// The session keys of one direction and one protocol.
+enum Cipher {
+    Gcm(Gcm),
+    Cm(Cm),
+}
+
+impl Cipher {
+    fn new(profile: Profile, direction: &Direction, labels: kdf::Labels) -> Option<Self> {
+        match profile {
+            Profile::AeadAes256Gcm | Profile::AeadAes128Gcm => {
+                Gcm::derive(profile.key_len(), direction, labels).map(Self::Gcm)
+            }
+            Profile::Aes128CmSha1_80 => Cm::derive(direction, labels).map(Self::Cm),
+        }
+    }
+}
+
+/// Bit that says that an SRTCP packet is encrypted (RFC 3711 §3.4).
+const E: u32 = 1 << 31;
+/// RTCP header and SSRC, which stay in the clear.
+const RTCP_HEADER: usize = 8;
+
+fn ssrc_at(packet: &[u8], at: usize) -> Option<u32> {
+    packet.get(at..)?.first_chunk().map(|ssrc| u32::from_be_bytes(*ssrc))
+}
+
+/// Opens what the client sends. One set of keys; a rollover counter and a replay window for each of the 8 SSRCs heard
+/// last.
+pub(crate) struct Receiver {
+    rtp: Cipher,
+    rtcp: Cipher,
+    rtp_streams: Streams,
+    rtcp_streams: Streams,
+    refused_in_a_row: u32,
+}
 
 impl Receiver {
     /// Opens an SRTP packet in place; returns the length of the plain RTP packet at the start of `packet`.
-    pub(crate) fn open_rtp(&mut self, packet: &mut [u8]) -> Result<usize, Discard> { todo!() }
+    pub(crate) fn open_rtp(&mut self, packet: &mut [u8]) -> Result<usize, Discard> {
+        let opened = self.try_open_rtp(packet);
+        self.refused_in_a_row = if opened.is_ok() { 0 } else { self.refused_in_a_row.saturating_add(1) };
+        opened
+    }
+
+    fn try_open_rtp(&mut self, packet: &mut [u8]) -> Result<usize, Discard> {
+        let header = rtp::header_len(packet)?;
+        let ssrc = ssrc_at(packet, 8).ok_or(Discard::RtpMalformed)?;
+        let seq = u16::from_be_bytes([packet[2], packet[3]]);
+        let index = rollover::guess(self.rtp_streams.highest(ssrc), seq);
+        if !self.rtp_streams.is_fresh(ssrc, index) {
+            return Err(Discard::SrtpReplay);
+        }
+        let length = match &self.rtp {
+            Cipher::Gcm(gcm) => gcm.open_rtp(packet, header, ssrc, index),
+            Cipher::Cm(cm) => cm.open_rtp(packet, header, ssrc, index),
+        }?;
+        self.rtp_streams.accept(ssrc, index);
+        Ok(length)
+    }
+
     /// Opens an SRTCP packet (the control path: may allocate).
-    pub(crate) fn open_rtcp(&mut self, packet: &[u8]) -> Result<Vec<u8>, Discard> { todo!() }
+    pub(crate) fn open_rtcp(&mut self, packet: &[u8]) -> Result<Vec<u8>, Discard> {
+        let ssrc = ssrc_at(packet, 4).ok_or(Discard::RtpMalformed)?;
+        let (index, plain) = match &self.rtcp {
+            Cipher::Gcm(gcm) => gcm.open_rtcp(packet, ssrc),
+            Cipher::Cm(cm) => cm.open_rtcp(packet, ssrc),
+        }?;
+        // After the opening, because for AES-GCM only that tells where a hostile index came from; RTCP is rare.
+        if !self.rtcp_streams.is_fresh(ssrc, index) {
+            return Err(Discard::SrtpReplay);
+        }
+        self.rtcp_streams.accept(ssrc, index);
+        Ok(plain)
+    }
+
+    /// SRTP packets refused since the last that opened. A client that restarts its sequence numbers under one SSRC
+    /// (some do after hold) cannot be opened ever again, which is otherwise silence: some 50 in a row, a second of
+    /// audio, mean that.
+    pub(crate) fn refused_in_a_row(&self) -> u32 {
+        self.refused_in_a_row
+    }
+}
+
+/// Seals what we send. One set of keys and a rollover counter per SSRC.
+pub(crate) struct Sender {
+    rtp: Cipher,
+    rtcp: Cipher,
+    /// SSRC and highest index. Never displaced: forgetting one would use its keystream again.
+    streams: Vec<(u32, u64)>,
+    /// One for all SSRCs, so it is unique for each.
+    rtcp_index: u32,
 }
 
 impl Sender {
-    /// Seals the RTP packet in `packet` in place, appending the tag.
-    pub(crate) fn seal_rtp(&mut self, packet: &mut Vec<u8>) { todo!() }
-    /// Seals an RTCP packet.
-    pub(crate) fn seal_rtcp(&mut self, packet: &[u8]) -> Vec<u8> { todo!() }
+    /// Seals the RTP packet in `packet` in place, appending the tag. A sequence number may come again only with the
+    /// very same packet (a retransmission). What is no RTP packet is emptied, so that nothing leaves in the clear.
+    pub(crate) fn seal_rtp(&mut self, packet: &mut Vec<u8>) {
+        if self.try_seal_rtp(packet).is_none() {
+            packet.clear();
+        }
+    }
+
+    fn try_seal_rtp(&mut self, packet: &mut Vec<u8>) -> Option<()> {
+        let header = rtp::header_len(packet).ok()?;
+        let ssrc = ssrc_at(packet, 8)?;
+        let seq = u16::from_be_bytes([packet[2], packet[3]]);
+        let at = match self.streams.iter().position(|stream| stream.0 == ssrc) {
+            Some(at) => at,
+            None => {
+                self.streams.push((ssrc, u64::from(seq)));
+                self.streams.len() - 1
+            }
+        };
+        let highest = &mut self.streams[at].1;
+        let index = rollover::guess(Some(*highest), seq);
+        *highest = index.max(*highest);
+        match &self.rtp {
+            Cipher::Gcm(gcm) => gcm.seal_rtp(packet, header, ssrc, index),
+            Cipher::Cm(cm) => cm.seal_rtp(packet, header, ssrc, index),
+        }
+    }
+
+    /// Seals an RTCP packet. Empty when `packet` is none, or after 2^31 packets (RFC 3711 §9.2).
+    pub(crate) fn seal_rtcp(&mut self, packet: &[u8]) -> Vec<u8> {
+        let Some(ssrc) = ssrc_at(packet, 4) else { return Vec::new() };
+        let index = self.rtcp_index;
+        if index >= E {
+            return Vec::new();
+        }
+        self.rtcp_index += 1;
+        match &self.rtcp {
+            Cipher::Gcm(gcm) => gcm.seal_rtcp(packet, ssrc, index),
+            Cipher::Cm(cm) => cm.seal_rtcp(packet, ssrc, index),
+        }
+        .unwrap_or_default()
+    }
 }

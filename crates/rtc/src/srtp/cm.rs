@@ -1,0 +1,109 @@
+//! AES in counter mode with HMAC-SHA1 cut to 80 bits (RFC 3711 §4.1.1, §4.2.1).
+
+use aws_lc_rs::cipher::{AES_128, EncryptingKey, EncryptionContext, UnboundCipherKey};
+use aws_lc_rs::{constant_time, hmac};
+
+use super::kdf::{Direction, Labels};
+use super::{E, RTCP_HEADER};
+use crate::Discard;
+
+const TAG: usize = 10;
+
+/// Session keys and salt of one direction and one protocol.
+pub(super) struct Cm {
+    key: EncryptingKey,
+    authentication: hmac::Key,
+    salt: [u8; 14],
+}
+
+impl Cm {
+    pub(super) fn derive(direction: &Direction, labels: Labels) -> Option<Self> {
+        let (mut key, mut authentication, mut salt) = ([0; 16], [0; 20], [0; 14]);
+        direction.derive(labels.encryption, &mut key)?;
+        direction.derive(labels.authentication, &mut authentication)?;
+        direction.derive(labels.salt, &mut salt)?;
+        Self::new(&key, &authentication, salt)
+    }
+
+    pub(super) fn new(key: &[u8; 16], authentication: &[u8; 20], salt: [u8; 14]) -> Option<Self> {
+        let key = EncryptingKey::ctr(UnboundCipherKey::new(&AES_128, key).ok()?).ok()?;
+        Some(Self { key, authentication: hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, authentication), salt })
+    }
+
+    /// Opens in place; the length of the plain packet. A refused packet is left as it came.
+    pub(super) fn open_rtp(&self, packet: &mut [u8], header: usize, ssrc: u32, index: u64) -> Result<usize, Discard> {
+        let length = packet.len().checked_sub(TAG).filter(|length| *length >= header).ok_or(Discard::RtpMalformed)?;
+        let (plain, tag) = packet.split_at_mut(length);
+        constant_time::verify_slices_are_equal(&self.rtp_tag(plain, index), tag)
+            .map_err(|_| Discard::SrtpAuthentication)?;
+        self.apply_keystream(&mut plain[header..], ssrc, index).ok_or(Discard::SrtpAuthentication)?;
+        Ok(length)
+    }
+
+    /// Seals in place and appends the tag.
+    pub(super) fn seal_rtp(&self, packet: &mut Vec<u8>, header: usize, ssrc: u32, index: u64) -> Option<()> {
+        self.apply_keystream(&mut packet[header..], ssrc, index)?;
+        let tag = self.rtp_tag(packet, index);
+        packet.extend_from_slice(&tag);
+        Some(())
+    }
+
+    /// The index and the plain packet (RFC 3711 §3.4).
+    pub(super) fn open_rtcp(&self, packet: &[u8], ssrc: u32) -> Result<(u64, Vec<u8>), Discard> {
+        let (authenticated, tag) = packet.split_last_chunk::<TAG>().ok_or(Discard::RtpMalformed)?;
+        let (sealed, trailer) = authenticated.split_last_chunk::<4>().ok_or(Discard::RtpMalformed)?;
+        let index = u32::from_be_bytes(*trailer);
+        if index & E == 0 || sealed.len() < RTCP_HEADER {
+            return Err(Discard::RtpMalformed);
+        }
+        let index = u64::from(index & !E);
+        constant_time::verify_slices_are_equal(&self.tag(authenticated, &[]), tag)
+            .map_err(|_| Discard::SrtpAuthentication)?;
+        let mut plain = sealed.to_vec();
+        self.apply_keystream(&mut plain[RTCP_HEADER..], ssrc, index).ok_or(Discard::SrtpAuthentication)?;
+        Ok((index, plain))
+    }
+
+    pub(super) fn seal_rtcp(&self, packet: &[u8], ssrc: u32, index: u32) -> Option<Vec<u8>> {
+        let trailer = (index | E).to_be_bytes();
+        let mut sealed = Vec::with_capacity(packet.len() + trailer.len() + TAG);
+        sealed.extend_from_slice(packet);
+        self.apply_keystream(sealed.get_mut(RTCP_HEADER..)?, ssrc, u64::from(index))?;
+        sealed.extend_from_slice(&trailer);
+        let tag = self.tag(&sealed, &[]);
+        sealed.extend_from_slice(&tag);
+        Some(sealed)
+    }
+
+    /// The tag covers the rollover counter, which is not sent (RFC 3711 §4.2).
+    fn rtp_tag(&self, packet: &[u8], index: u64) -> [u8; TAG] {
+        let [_, _, a, b, c, d, _, _] = index.to_be_bytes();
+        self.tag(packet, &[a, b, c, d])
+    }
+
+    fn tag(&self, data: &[u8], suffix: &[u8]) -> [u8; TAG] {
+        let mut context = hmac::Context::with_key(&self.authentication);
+        context.update(data);
+        context.update(suffix);
+        let mut tag = [0; TAG];
+        tag.copy_from_slice(&context.sign().as_ref()[..TAG]);
+        tag
+    }
+
+    /// RFC 3711 §4.1.1: the counter begins at salt, SSRC and index, each shifted to its place.
+    ///
+    /// ```text
+    /// 0        4        8              14       16
+    /// |        |  SSRC  |     index    | blocks |
+    /// |             salt               |
+    /// ```
+    fn apply_keystream(&self, data: &mut [u8], ssrc: u32, index: u64) -> Option<()> {
+        let mut iv = [0; 16];
+        iv[4..8].copy_from_slice(&ssrc.to_be_bytes());
+        iv[8..14].copy_from_slice(&index.to_be_bytes()[2..]);
+        for (byte, salt) in iv.iter_mut().zip(self.salt) {
+            *byte ^= salt;
+        }
+        self.key.less_safe_encrypt(data, EncryptionContext::Iv128(iv.into())).ok().map(drop)
+    }
+}

@@ -1,0 +1,99 @@
+//! AES-GCM (RFC 7714).
+
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+
+use super::kdf::{Direction, Labels};
+use super::{E, RTCP_HEADER};
+use crate::Discard;
+
+const TAG: usize = 16;
+
+/// Session key and salt of one direction and one protocol.
+pub(super) struct Gcm {
+    key: LessSafeKey,
+    salt: [u8; 12],
+}
+
+impl Gcm {
+    /// `key_len` is 16 or 32.
+    pub(super) fn derive(key_len: usize, direction: &Direction, labels: Labels) -> Option<Self> {
+        let (mut key, mut salt) = ([0; 32], [0; 12]);
+        let key = key.get_mut(..key_len)?;
+        direction.derive(labels.encryption, key)?;
+        direction.derive(labels.salt, &mut salt)?;
+        Self::new(key, salt)
+    }
+
+    pub(super) fn new(key: &[u8], salt: [u8; 12]) -> Option<Self> {
+        let algorithm = if key.len() == 32 { &AES_256_GCM } else { &AES_128_GCM };
+        Some(Self { key: LessSafeKey::new(UnboundKey::new(algorithm, key).ok()?), salt })
+    }
+
+    /// Opens in place; the length of the plain packet.
+    pub(super) fn open_rtp(&self, packet: &mut [u8], header: usize, ssrc: u32, index: u64) -> Result<usize, Discard> {
+        let length = packet.len().checked_sub(TAG).filter(|length| *length >= header).ok_or(Discard::RtpMalformed)?;
+        let (plain, tag) = packet.split_at_mut(length);
+        let (header, payload) = plain.split_at_mut(header);
+        self.key
+            .open_in_place_separate_tag(self.nonce(ssrc, index), Aad::from(header), tag, payload)
+            .map_err(|_| Discard::SrtpAuthentication)?;
+        Ok(length)
+    }
+
+    /// Seals in place and appends the tag.
+    pub(super) fn seal_rtp(&self, packet: &mut Vec<u8>, header: usize, ssrc: u32, index: u64) -> Option<()> {
+        let (header, payload) = packet.split_at_mut(header);
+        let tag = self.key.seal_in_place_separate_tag(self.nonce(ssrc, index), Aad::from(header), payload).ok()?;
+        packet.extend_from_slice(tag.as_ref());
+        Some(())
+    }
+
+    /// The index and the plain packet (RFC 7714 §9.3).
+    pub(super) fn open_rtcp(&self, packet: &[u8], ssrc: u32) -> Result<(u64, Vec<u8>), Discard> {
+        let (sealed, trailer) = packet.split_last_chunk::<4>().ok_or(Discard::RtpMalformed)?;
+        let (header, body) = sealed.split_at_checked(RTCP_HEADER).ok_or(Discard::RtpMalformed)?;
+        let index = u32::from_be_bytes(*trailer);
+        if index & E == 0 || body.len() < TAG {
+            return Err(Discard::RtpMalformed);
+        }
+        let index = u64::from(index & !E);
+        let mut plain = sealed.to_vec();
+        self.key
+            .open_in_place(self.nonce(ssrc, index), Aad::from(rtcp_aad(header, trailer)), &mut plain[RTCP_HEADER..])
+            .map_err(|_| Discard::SrtpAuthentication)?;
+        plain.truncate(sealed.len() - TAG);
+        Ok((index, plain))
+    }
+
+    pub(super) fn seal_rtcp(&self, packet: &[u8], ssrc: u32, index: u32) -> Option<Vec<u8>> {
+        let trailer = (index | E).to_be_bytes();
+        let mut sealed = Vec::with_capacity(packet.len() + TAG + trailer.len());
+        sealed.extend_from_slice(packet);
+        let (header, body) = sealed.split_at_mut_checked(RTCP_HEADER)?;
+        let aad = Aad::from(rtcp_aad(header, &trailer));
+        let tag = self.key.seal_in_place_separate_tag(self.nonce(ssrc, u64::from(index)), aad, body).ok()?;
+        sealed.extend_from_slice(tag.as_ref());
+        sealed.extend_from_slice(&trailer);
+        Some(sealed)
+    }
+
+    /// RFC 7714 §8.1 and §9.1: zeros, SSRC and the 48-bit index, blinded by the salt. An SRTCP index has 31 bits, so
+    /// the upper two of these six bytes are the zeros that §9.1 puts there.
+    fn nonce(&self, ssrc: u32, index: u64) -> Nonce {
+        let mut nonce = [0; 12];
+        nonce[2..6].copy_from_slice(&ssrc.to_be_bytes());
+        nonce[6..].copy_from_slice(&index.to_be_bytes()[2..]);
+        for (byte, salt) in nonce.iter_mut().zip(self.salt) {
+            *byte ^= salt;
+        }
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+/// RFC 7714 §9.2: the clear header and the word of E and index.
+fn rtcp_aad(header: &[u8], trailer: &[u8; 4]) -> [u8; RTCP_HEADER + 4] {
+    let mut aad = [0; RTCP_HEADER + 4];
+    aad[..RTCP_HEADER].copy_from_slice(header);
+    aad[RTCP_HEADER..].copy_from_slice(trailer);
+    aad
+}
