@@ -1,0 +1,624 @@
+//! One dialogue: the parts of this crate composed, and what the agent does.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::config::{Config, TurnConfig};
+use crate::ear::Ear;
+use crate::opus;
+use crate::outgoing::{News, Outgoing, OutgoingStats};
+use crate::repair::{Piece, Repair, RepairStats, Source};
+use crate::turn::{Action, Reply, State, Turns};
+use crate::types::{
+    BackendInput, BackendOutput, Event, FlushReason, MediaFrame, Output, Playout, ResponseId, TurnId, TurnTiming,
+};
+
+/// Counts of one conversation, for metrics and `explain`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// The user's packets.
+    pub repair: RepairStats,
+    /// The replies.
+    pub outgoing: OutgoingStats,
+    /// Pieces that libopus could not decode; silence took their place.
+    pub undecodable: u64,
+    /// Backend output of a response that is cancelled or unknown.
+    pub orphans: u64,
+    /// Samples, at the backend's rate, that a manual turn had no room for.
+    pub manual_overflow: u64,
+}
+
+/// One conversation. See the crate's documentation for how to drive it.
+#[derive(Debug)]
+pub struct Conversation {
+    config: Config,
+    /// Latest instant given; settings come without one.
+    now: Instant,
+    repair: Repair,
+    ear: Ear,
+    turns: Turns,
+    outgoing: Outgoing,
+    out: VecDeque<Output>,
+    turn: Option<Turn>,
+    last_turn: u64,
+    /// Media time up to which audio went to the backend.
+    given: u64,
+    generation: Option<Generation>,
+    last_response: u64,
+    /// A turn ended while a response was active: it is answered after it.
+    owed: Option<Heard>,
+    /// Of the last voiced frame.
+    voiced: Heard,
+    timings: VecDeque<PendingTiming>,
+    orphans: u64,
+    manual_overflow: u64,
+}
+
+/// The running turn of the user's.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    id: TurnId,
+    /// Media time of its first sample.
+    start: u64,
+}
+
+/// The response a backend is making.
+#[derive(Debug)]
+struct Generation {
+    response: ResponseId,
+    /// Without audio until then it is given up.
+    due: Instant,
+    began: bool,
+    /// Its audio is not wanted any more.
+    muted: bool,
+}
+
+/// When a frame came, and when it was released and judged.
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    arrived: Instant,
+    released: Instant,
+    age_us: u32,
+    decided: Instant,
+}
+
+/// The timing of an answer that the edge does not play yet.
+#[derive(Debug)]
+struct PendingTiming {
+    response: ResponseId,
+    heard: Heard,
+    first_audio: Option<Instant>,
+    first_frame: Option<Instant>,
+}
+
+impl Conversation {
+    /// Starts listening.
+    #[must_use]
+    #[expect(
+        clippy::expect_used,
+        reason = "the settings are bounded to what libopus takes; only its allocation could fail"
+    )]
+    pub fn new(now: Instant, config: Config) -> Self {
+        let config = config.bounded();
+        let turns = Turns::new(now, config.turn.clone(), config.interrupt_commit_ms, config.max_turn_ms);
+        let mut ear = Ear::new(config.backend_rate).expect("bounded decoder settings");
+        ear.set_padding(padding_ms(&config.turn));
+        Self {
+            now,
+            repair: Repair::new(),
+            ear,
+            turns,
+            outgoing: Outgoing::new(&config).expect("bounded encoder settings"),
+            out: VecDeque::new(),
+            turn: None,
+            last_turn: 0,
+            given: 0,
+            generation: None,
+            last_response: 0,
+            owed: None,
+            voiced: Heard { arrived: now, released: now, age_us: 0, decided: now },
+            timings: VecDeque::new(),
+            orphans: 0,
+            manual_overflow: 0,
+            config,
+        }
+    }
+
+    /// User audio, in the order it arrived; `age_us` is its time at the edge and on the link, for the timing alone.
+    pub fn handle_media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
+        let mut repair = std::mem::take(&mut self.repair);
+        let header = (frame.seq, frame.rtp_timestamp);
+        repair.handle(now, header, frame.payload, age_us, &mut |piece| self.hear(now, &piece));
+        self.repair = repair;
+        self.settle(now);
+    }
+
+    /// Backend output.
+    pub fn handle_backend(&mut self, now: Instant, output: BackendOutput) {
+        match output {
+            BackendOutput::Ready => {}
+            BackendOutput::ResponseStarted { response } => self.refresh(now, response),
+            BackendOutput::Audio { response, pcm } => self.reply_audio(now, response, &pcm),
+            BackendOutput::Text { response, delta } => {
+                self.refresh(now, response);
+                if self.is_current(response) {
+                    self.event(Event::ResponseText { response, delta });
+                }
+            }
+            BackendOutput::ResponseDone { response } => {
+                if self.is_current(response) {
+                    self.generation = None;
+                    let generated = self.outgoing.generated(response);
+                    self.outgoing.complete(response);
+                    self.event(Event::ResponseDone { response, generated });
+                } else {
+                    self.orphans += 1;
+                }
+            }
+            BackendOutput::Fault { message, .. } => match self.generation.take() {
+                Some(generation) => {
+                    self.outgoing.complete(generation.response);
+                    self.event(Event::ResponseFailed { response: generation.response, message });
+                }
+                None => self.orphans += 1,
+            },
+        }
+        self.settle(now);
+    }
+
+    /// Playout reports of the edge.
+    pub fn handle_playout(&mut self, now: Instant, playout: Playout) {
+        match playout {
+            Playout::Started { utterance } => {
+                if let Some(news) = self.outgoing.started(now, utterance) {
+                    self.news(now, news);
+                }
+            }
+            Playout::Paused { utterance, sent } | Playout::Resumed { utterance, sent } => {
+                self.outgoing.report(now, utterance, sent, None);
+            }
+            Playout::Flushed { utterance, sent } => {
+                while let Some(news) = self.outgoing.flushed(utterance, sent) {
+                    self.news(now, news);
+                }
+            }
+            Playout::Finished { utterance, sent } => {
+                self.outgoing.report(now, utterance, sent, None);
+                if let Some(news) = self.outgoing.finished(utterance) {
+                    self.news(now, news);
+                }
+            }
+            Playout::Underrun { utterance } => self.outgoing.underrun(now, utterance),
+            Playout::Report { utterance, sent, limit } => self.outgoing.report(now, utterance, sent, Some(limit)),
+        }
+        self.settle(now);
+    }
+
+    /// What is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.repair.poll_timeout().is_some_and(|due| due <= now) {
+            let mut repair = std::mem::take(&mut self.repair);
+            repair.handle_timeout(now, &mut |piece| self.hear(now, &piece));
+            self.repair = repair;
+        }
+        if let Some(action) = self.turns.handle_timeout(now) {
+            let end = self.ear.end();
+            self.act(now, end, action);
+        }
+        // A backend that waits because enough of the reply waits here is not late.
+        let patience = (!self.outgoing.wants_audio()).then(|| self.patience(now));
+        if let (Some(due), Some(generation)) = (patience, &mut self.generation) {
+            generation.due = due;
+        }
+        if let Some(generation) = self.generation.take_if(|generation| generation.due <= now) {
+            let response = generation.response;
+            self.outgoing.complete(response);
+            self.backend(BackendInput::Cancel { response });
+            let message = format!("the backend gave no audio for {} ms", self.config.response_timeout_ms);
+            self.event(Event::ResponseFailed { response, message });
+        }
+        while let Some(news) = self.outgoing.overdue_cut(now) {
+            self.news(now, news);
+        }
+        if self.outgoing.is_stalled(now) {
+            self.outgoing.stats.stalled += 1;
+            if let Some(response) = self.outgoing.current() {
+                let message = "the edge reports no playout".to_owned();
+                self.event(Event::ResponseFailed { response, message });
+            }
+            self.cut(now, FlushReason::ClientCancelled);
+        }
+        self.settle(now);
+    }
+
+    /// New turn settings (session.update).
+    pub fn set_turn(&mut self, turn: TurnConfig) {
+        let turn = turn.bounded();
+        self.ear.set_padding(padding_ms(&turn));
+        let was_manual = self.is_manual();
+        self.config.turn = turn.clone();
+        if let Some(action) = self.turns.set(turn) {
+            let end = self.ear.end();
+            self.act(self.now, end, action);
+        }
+        if was_manual && !self.is_manual() {
+            self.turn = None;
+        }
+        self.settle(self.now);
+    }
+
+    /// Manual commit (input_audio_buffer.commit). `false`: the buffer is empty.
+    pub fn commit(&mut self, now: Instant) -> bool {
+        let Some(turn) = self.turn else { return false };
+        let end = self.ear.end();
+        self.give(end);
+        let automatic = self.turns.end();
+        let span = automatic.or_else(|| self.turns.span()).filter(|(from, _)| *from >= turn.start);
+        let (from, to) = span.unwrap_or((turn.start, end));
+        if automatic.is_some() {
+            self.event(Event::SpeechStopped { turn: turn.id, audio_end_ms: to / 48 });
+        }
+        self.close_turn(turn, from, to);
+        self.settle(now);
+        true
+    }
+
+    /// Drops uncommitted audio (input_audio_buffer.clear).
+    pub fn clear_input(&mut self, now: Instant) {
+        // The backend drops it when the next turn begins.
+        self.turn = None;
+        self.turns.end();
+        self.turns.forget_span();
+        self.given = self.ear.end();
+        self.settle(now);
+    }
+
+    /// Asks for a response. `None`: one is active.
+    pub fn create_response(&mut self, now: Instant) -> Option<ResponseId> {
+        let response = self.respond(now);
+        self.settle(now);
+        response
+    }
+
+    /// Cancels the active response and its playout (response.cancel). `false`: none is active.
+    pub fn cancel(&mut self, now: Instant) -> bool {
+        if self.generation.is_none() {
+            return false;
+        }
+        self.cut(now, FlushReason::ClientCancelled);
+        self.settle(now);
+        true
+    }
+
+    /// Drops what is playing (output_audio_buffer.clear). A response that is still being made goes on without sound.
+    pub fn clear_output(&mut self, now: Instant) {
+        if let Some(generation) = &mut self.generation {
+            generation.muted |= generation.began;
+        }
+        self.turns.take_paused();
+        self.outgoing.flush(now, FlushReason::ClientCancelled, &mut self.out);
+        self.settle(now);
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.out.pop_front()
+    }
+
+    /// When [`Conversation::handle_timeout`] wants to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let generation = self.generation.as_ref().map(|generation| generation.due);
+        [self.repair.poll_timeout(), self.turns.poll_timeout(), self.outgoing.poll_timeout(), generation]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Less than 10 s of the reply wait here: a backend that can wait gives more only then. One that cannot may give up to
+    /// [`Config::max_turn_ms`] at once; what is beyond is dropped and counted.
+    #[must_use]
+    pub fn wants_audio(&self) -> bool {
+        self.outgoing.wants_audio()
+    }
+
+    /// Whose turn it is.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.turns.state()
+    }
+
+    /// Counts so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            repair: self.repair.stats(),
+            outgoing: self.outgoing.stats,
+            undecodable: self.ear.undecodable,
+            orphans: self.orphans,
+            manual_overflow: self.manual_overflow,
+        }
+    }
+
+    fn is_manual(&self) -> bool {
+        self.config.turn.server_vad.is_none()
+    }
+
+    fn is_current(&self, response: ResponseId) -> bool {
+        self.generation.as_ref().is_some_and(|generation| generation.response == response)
+    }
+
+    fn event(&mut self, event: Event) {
+        self.out.push_back(Output::Event(event));
+    }
+
+    fn backend(&mut self, input: BackendInput) {
+        self.out.push_back(Output::Backend(input));
+    }
+
+    /// One piece of the user's audio, frame by frame through the detector.
+    fn hear(&mut self, now: Instant, piece: &Piece<'_>) {
+        if !self.ear.hear(piece) {
+            self.given = self.given.max(self.ear.end());
+            return;
+        }
+        if self.is_manual() && self.turn.is_none() {
+            self.open_turn(self.given.max(piece.media_time));
+        }
+        let heard = Heard { arrived: piece.arrived, released: now, age_us: piece.age_us, decided: now };
+        let detect = std::mem::take(&mut self.ear.detect);
+        let mut rest = &detect[..];
+        while !rest.is_empty() {
+            let (taken, probability) = self.ear.vad.push(rest);
+            rest = &rest[taken..];
+            let Some(probability) = probability else { continue };
+            let end = self.ear.end() - rest.len() as u64 * 3;
+            let rms = self.ear.vad.rms();
+            let (voiced, action) = self.turns.frame(now, end, probability, rms);
+            if voiced {
+                self.voiced = heard;
+            }
+            if let Some(action) = action {
+                self.act(now, end, action);
+            }
+        }
+        self.ear.detect = detect;
+        self.turns.heard(now, matches!(piece.source, Source::Packet(packet) if opus::is_dtx(packet)));
+        if self.turn.is_some() {
+            self.give(self.ear.end());
+        }
+        self.ear.trim(self.turns.keep_from());
+    }
+
+    /// What the turn machine decided, at media time `end`.
+    fn act(&mut self, now: Instant, end: u64, action: Action) {
+        match action {
+            Action::Pause => {
+                self.outgoing.set_paused(now, true);
+                self.out.push_back(Output::Pause);
+            }
+            Action::Resume => {
+                self.outgoing.set_paused(now, false);
+                self.out.push_back(Output::Resume);
+            }
+            Action::Start { onset } => {
+                // The reply ended in the middle of the doubt: the edge must not stay paused.
+                if self.turns.take_paused() {
+                    self.outgoing.set_paused(now, false);
+                    self.out.push_back(Output::Resume);
+                }
+                self.start_turn(end, onset);
+            }
+            Action::Interrupt { onset } => {
+                self.outgoing.flush(now, FlushReason::TurnDetected, &mut self.out);
+                let cancelled = self.stop_generation();
+                self.owed = None;
+                self.start_turn(end, onset);
+                if let Some(response) = cancelled {
+                    self.event(Event::ResponseCancelled { response, reason: FlushReason::TurnDetected });
+                }
+            }
+            Action::Stop { from, to } => {
+                let Some(turn) = self.turn else { return };
+                self.give(end);
+                self.event(Event::SpeechStopped { turn: turn.id, audio_end_ms: to / 48 });
+                self.close_turn(turn, from, to);
+                if self.config.turn.server_vad.as_ref().is_some_and(|vad| vad.create_response) {
+                    self.owed = Some(Heard { decided: now, ..self.voiced });
+                    self.pay(now);
+                }
+            }
+        }
+    }
+
+    /// The user's turn begins in the past: padding first.
+    fn start_turn(&mut self, end: u64, onset: u64) {
+        let padding = u64::from(padding_ms(&self.config.turn)) * 48;
+        let start = onset.saturating_sub(padding).max(self.given).max(self.ear.start());
+        let turn = self.open_turn(start);
+        self.event(Event::SpeechStarted { turn, audio_start_ms: start / 48 });
+        self.give(end);
+    }
+
+    fn open_turn(&mut self, start: u64) -> TurnId {
+        self.last_turn += 1;
+        let id = TurnId(self.last_turn);
+        self.turn = Some(Turn { id, start });
+        self.given = start;
+        self.turns.forget_span();
+        self.backend(BackendInput::SpeechStarted { turn: id });
+        id
+    }
+
+    fn close_turn(&mut self, turn: Turn, from: u64, to: u64) {
+        self.turn = None;
+        self.turns.forget_span();
+        self.backend(BackendInput::SpeechStopped { turn: turn.id, from, to });
+        self.backend(BackendInput::Commit { turn: turn.id });
+        self.event(Event::Committed { turn: turn.id });
+    }
+
+    /// Audio of the running turn up to media time `end`.
+    fn give(&mut self, end: u64) {
+        let Some(turn) = self.turn else { return };
+        if end <= self.given {
+            return;
+        }
+        let media_time = self.given.max(self.ear.start());
+        let pcm = self.ear.read(media_time, end);
+        self.given = end;
+        let room = u64::from(self.config.max_turn_ms) * 48;
+        if self.is_manual() && end - turn.start > room {
+            if self.turns.span().is_none() {
+                // A minute of nothing: the turn begins again.
+                self.open_turn(end);
+            }
+            self.manual_overflow += pcm.len() as u64;
+            return;
+        }
+        if !pcm.is_empty() {
+            self.backend(BackendInput::Audio { pcm, media_time });
+        }
+    }
+
+    /// Answers a turn that is owed an answer, if it can be.
+    fn pay(&mut self, now: Instant) {
+        let Some(heard) = self.owed else { return };
+        let Some(response) = self.respond(now) else { return };
+        self.owed = None;
+        self.timings.truncate(crate::outgoing::MAX_ITEMS);
+        self.timings.push_back(PendingTiming { response, heard, first_audio: None, first_frame: None });
+    }
+
+    fn respond(&mut self, now: Instant) -> Option<ResponseId> {
+        if self.generation.is_some() || self.outgoing.is_full() {
+            return None;
+        }
+        self.last_response += 1;
+        let response = ResponseId(self.last_response);
+        self.generation = Some(Generation { response, due: self.patience(now), began: false, muted: false });
+        self.backend(BackendInput::CreateResponse { response });
+        self.event(Event::ResponseCreated { response });
+        Some(response)
+    }
+
+    fn patience(&self, now: Instant) -> Instant {
+        now + Duration::from_millis(u64::from(self.config.response_timeout_ms))
+    }
+
+    fn refresh(&mut self, now: Instant, response: ResponseId) {
+        let due = self.patience(now);
+        match &mut self.generation {
+            Some(generation) if generation.response == response => generation.due = due,
+            _ => self.orphans += 1,
+        }
+    }
+
+    fn reply_audio(&mut self, now: Instant, response: ResponseId, pcm: &[i16]) {
+        self.refresh(now, response);
+        let Some(generation) = self.generation.as_mut().filter(|generation| generation.response == response) else {
+            return;
+        };
+        if pcm.is_empty() || generation.muted {
+            return;
+        }
+        if !std::mem::replace(&mut generation.began, true) {
+            let utterance = self.outgoing.begin(now, response);
+            self.event(Event::ResponseAudioStarted { response, utterance });
+            if let Some(timing) = self.timing(response) {
+                timing.first_audio = Some(now);
+            }
+        }
+        self.outgoing.push(response, pcm);
+    }
+
+    /// The backend stops; the response it was making.
+    fn stop_generation(&mut self) -> Option<ResponseId> {
+        let response = self.generation.take()?.response;
+        self.timings.retain(|timing| timing.response != response);
+        self.backend(BackendInput::Cancel { response });
+        Some(response)
+    }
+
+    /// Ends the active response and all playout.
+    fn cut(&mut self, now: Instant, reason: FlushReason) {
+        self.turns.take_paused();
+        self.outgoing.flush(now, reason, &mut self.out);
+        if let Some(response) = self.stop_generation() {
+            self.event(Event::ResponseCancelled { response, reason });
+        }
+    }
+
+    fn news(&mut self, now: Instant, news: News) {
+        match news {
+            News::Started(response) => {
+                self.event(Event::PlayoutStarted { response });
+                if let Some(at) = self.timings.iter().position(|timing| timing.response == response)
+                    && let Some(timing) = self.timings.remove(at)
+                {
+                    self.out.push_back(Output::Timing(timing.complete(now)));
+                }
+            }
+            News::Finished(response) => self.event(Event::PlayoutStopped { response }),
+            News::Cleared(response, played_end) => self.event(Event::PlayoutCleared { response, played_end }),
+        }
+    }
+
+    fn timing(&mut self, response: ResponseId) -> Option<&mut PendingTiming> {
+        self.timings.iter_mut().find(|timing| timing.response == response)
+    }
+
+    /// After every input: sends what may be sent and tells the turn machine what the agent is about to do.
+    fn settle(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.pay(now);
+        let hold = self.turns.in_doubt();
+        if let Some(response) = self.outgoing.pump(now, hold, &mut self.out)
+            && let Some(timing) = self.timing(response)
+        {
+            timing.first_frame = Some(now);
+        }
+        let reply = if self.outgoing.is_audible() {
+            Reply::Audible
+        } else if self.generation.is_some() || !self.outgoing.is_empty() {
+            Reply::Pending
+        } else {
+            Reply::None
+        };
+        if let Some(action) = self.turns.set_reply(reply) {
+            let end = self.ear.end();
+            self.act(now, end, action);
+        }
+    }
+}
+
+impl PendingTiming {
+    fn complete(self, started: Instant) -> TurnTiming {
+        let Heard { arrived, released, age_us, decided } = self.heard;
+        let first_audio = self.first_audio.unwrap_or(started);
+        let first_frame = self.first_frame.unwrap_or(started);
+        let between = |from: Instant, to: Instant| {
+            u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u64::MAX)
+        };
+        let mut timing = TurnTiming {
+            uplink_us: u64::from(age_us),
+            repair_us: between(arrived, released),
+            silence_us: between(released, decided),
+            backend_us: between(decided, first_audio),
+            encode_us: between(first_audio, first_frame),
+            playout_us: between(first_frame, started),
+            total_us: 0,
+        };
+        timing.total_us = timing.uplink_us
+            + timing.repair_us
+            + timing.silence_us
+            + timing.backend_us
+            + timing.encode_us
+            + timing.playout_us;
+        timing
+    }
+}
+
+fn padding_ms(turn: &TurnConfig) -> u32 {
+    turn.server_vad.as_ref().map_or(0, |vad| vad.prefix_padding_ms)
+}

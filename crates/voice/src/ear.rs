@@ -1,0 +1,136 @@
+//! The user's audio as samples: decodes pieces, keeps what a turn may reach back to, feeds the detector.
+
+use std::collections::VecDeque;
+
+use crate::opus::{CreateError, Decoder};
+use crate::repair::{Piece, Source};
+use crate::resample::Decimator;
+use crate::vad::Vad;
+
+/// One piece in samples: at most 1 s of filled silence, at most 200 ms of concealment, at most 120 ms of a packet.
+const MAX_PIECE: usize = 48_000;
+/// Audio kept ahead of an onset, in 48 kHz samples: 500 ms. At 16 kHz 16 kB per conversation.
+const KEEP: u64 = 500 * 48;
+/// Audio kept while it is in doubt whether a turn has begun: [`KEEP`] and the longest doubt of 3 s, 112 kB at 16 kHz.
+const KEEP_MAX: u64 = 3500 * 48;
+
+/// Decodes and remembers.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    decoder: Decoder,
+    decode_rate: u32,
+    /// To the backend's rate and to the detector's; `None` where the decoder gives it.
+    to_backend: Option<Decimator>,
+    to_vad: Option<Decimator>,
+    pub(crate) vad: Vad,
+    /// Recent audio at the backend's rate; its end is `end`.
+    ring: VecDeque<i16>,
+    /// 48 kHz media time behind the last sample.
+    end: u64,
+    /// 48 kHz samples per sample of the ring.
+    factor: u64,
+    keep: u64,
+    /// Scratch, so that a packet allocates nothing.
+    decoded: Vec<i16>,
+    backend: Vec<i16>,
+    pub(crate) detect: Vec<i16>,
+    /// Pieces that could not be decoded and became silence.
+    pub(crate) undecodable: u64,
+}
+
+impl Ear {
+    pub(crate) fn new(backend_rate: u32) -> Result<Self, CreateError> {
+        let decode_rate = if backend_rate == 16_000 { 16_000 } else { 48_000 };
+        let decimator = |to: u32| (to != decode_rate).then(|| Decimator::new((decode_rate / to) as usize));
+        Ok(Self {
+            decoder: Decoder::new(decode_rate)?,
+            decode_rate,
+            to_backend: decimator(backend_rate),
+            to_vad: decimator(crate::vad::RATE),
+            vad: Vad::new(),
+            ring: VecDeque::new(),
+            end: 0,
+            factor: u64::from(48_000 / backend_rate),
+            keep: KEEP,
+            decoded: vec![0; MAX_PIECE],
+            backend: Vec::new(),
+            detect: Vec::new(),
+            undecodable: 0,
+        })
+    }
+
+    /// Keeps enough for this much prefix padding and an onset.
+    pub(crate) fn set_padding(&mut self, prefix_padding_ms: u32) {
+        self.keep = KEEP.max(u64::from(prefix_padding_ms + 100) * 48);
+    }
+
+    /// 48 kHz media time behind the last sample.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Decodes a piece into the ring; the samples for the detector are in [`Ear::detect`]. `false`: the clock jumped and
+    /// what was kept is gone.
+    pub(crate) fn hear(&mut self, piece: &Piece<'_>) -> bool {
+        if piece.source == Source::Skip {
+            self.ring.clear();
+            self.end = piece.media_time + u64::from(piece.samples);
+            self.vad.discard_partial();
+            self.detect.clear();
+            return false;
+        }
+        let length = (piece.samples / (48_000 / self.decode_rate)) as usize;
+        let out = &mut self.decoded[..length.min(MAX_PIECE)];
+        let written = match piece.source {
+            Source::Packet(packet) => self.decoder.decode(packet, out),
+            Source::Fec(next) => self.decoder.decode_fec(next, out),
+            Source::Conceal => self.decoder.conceal(out),
+            Source::Silence | Source::Skip => {
+                out.fill(0);
+                Ok(out.len())
+            }
+        };
+        // The piece lasts as long as its packet says, whatever the decoder makes of it.
+        let written = written.unwrap_or_else(|_| {
+            self.undecodable += 1;
+            0
+        });
+        out[written.min(length)..].fill(0);
+        convert(&mut self.to_backend, out, &mut self.backend);
+        convert(&mut self.to_vad, out, &mut self.detect);
+        self.ring.extend(&self.backend);
+        self.end = piece.media_time + u64::from(piece.samples);
+        true
+    }
+
+    /// Forgets what no turn can reach any more.
+    pub(crate) fn trim(&mut self, keep_from: Option<u64>) {
+        let from = keep_from.map_or(self.end, |from| from.min(self.end)).saturating_sub(self.keep);
+        let from = from.max(self.end.saturating_sub(KEEP_MAX.max(self.keep)));
+        let wanted = usize::try_from((self.end - from) / self.factor).unwrap_or(usize::MAX);
+        self.ring.drain(..self.ring.len().saturating_sub(wanted));
+    }
+
+    /// 48 kHz media time of the oldest sample kept.
+    pub(crate) fn start(&self) -> u64 {
+        self.end.saturating_sub(self.ring.len() as u64 * self.factor)
+    }
+
+    /// The samples from media time `from` to `to`, as far as they are kept.
+    pub(crate) fn read(&self, from: u64, to: u64) -> Vec<i16> {
+        let start = self.start();
+        let index = |time: u64| {
+            usize::try_from(time.saturating_sub(start) / self.factor).unwrap_or(usize::MAX).min(self.ring.len())
+        };
+        let (from, to) = (index(from), index(to));
+        if from >= to { Vec::new() } else { self.ring.range(from..to).copied().collect() }
+    }
+}
+
+fn convert(decimator: &mut Option<Decimator>, pcm: &[i16], out: &mut Vec<i16>) {
+    out.clear();
+    match decimator {
+        None => out.extend_from_slice(pcm),
+        Some(decimator) => decimator.process(pcm, out),
+    }
+}

@@ -1,0 +1,316 @@
+//! What goes into a conversation and what comes out. Sample positions and media times are 48 kHz.
+
+/// One Opus packet of the user's, in the order of arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MediaFrame<'a> {
+    /// RTP sequence number.
+    pub seq: u16,
+    /// RTP timestamp, 48 kHz.
+    pub rtp_timestamp: u32,
+    /// First packet of a talkspurt.
+    pub marker: bool,
+    /// One Opus packet.
+    pub payload: &'a [u8],
+}
+
+/// A response, ours; rising. Everything of a cancelled one is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResponseId(pub u64);
+
+/// A stretch of user speech, ours; rising.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TurnId(pub u64);
+
+/// Same number as `link::ids::UtteranceId`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Utterance(pub u32);
+
+/// To the backend.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BackendInput {
+    /// User audio of the running turn (prefix padding first, gap-free), at `Config::backend_rate`.
+    Audio {
+        /// Mono.
+        pcm: Vec<i16>,
+        /// 48 kHz media time of the first sample.
+        media_time: u64,
+    },
+    /// The user began.
+    SpeechStarted {
+        /// Which stretch.
+        turn: TurnId,
+    },
+    /// The user stopped; `voiced` is first to last voiced sample in 48 kHz media time.
+    SpeechStopped {
+        /// Which stretch.
+        turn: TurnId,
+        /// First voiced sample.
+        from: u64,
+        /// One past the last voiced sample.
+        to: u64,
+    },
+    /// The turn is complete; its audio is an input item.
+    Commit {
+        /// Which stretch.
+        turn: TurnId,
+    },
+    /// Answer.
+    CreateResponse {
+        /// The id everything of it carries.
+        response: ResponseId,
+    },
+    /// Stop it; what still comes of it is dropped.
+    Cancel {
+        /// Which.
+        response: ResponseId,
+    },
+    /// The session is over.
+    Close,
+}
+
+/// From the backend.
+#[derive(Debug, Clone, PartialEq)]
+pub enum BackendOutput {
+    /// It takes audio.
+    Ready,
+    /// It accepted CreateResponse.
+    ResponseStarted {
+        /// Which.
+        response: ResponseId,
+    },
+    /// Speech, at `Config::backend_rate`.
+    Audio {
+        /// Which.
+        response: ResponseId,
+        /// Mono.
+        pcm: Vec<i16>,
+    },
+    /// Words of the speech.
+    Text {
+        /// Which.
+        response: ResponseId,
+        /// More of the transcript.
+        delta: String,
+    },
+    /// Nothing more of it.
+    ResponseDone {
+        /// Which.
+        response: ResponseId,
+    },
+    /// It failed.
+    Fault {
+        /// For people.
+        message: String,
+        /// Trying again may help.
+        retryable: bool,
+    },
+}
+
+/// What the edge reports of playout; positions are 48 kHz item samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Playout {
+    /// First frame on the wire.
+    Started {
+        /// Which.
+        utterance: Utterance,
+    },
+    /// A Pause took effect.
+    Paused {
+        /// Which.
+        utterance: Utterance,
+        /// On the wire so far.
+        sent: u64,
+    },
+    /// It plays again.
+    Resumed {
+        /// Which.
+        utterance: Utterance,
+        /// On the wire so far.
+        sent: u64,
+    },
+    /// Dropped for good.
+    Flushed {
+        /// All up to this.
+        utterance: Utterance,
+        /// On the wire of it.
+        sent: u64,
+    },
+    /// Last frame on the wire.
+    Finished {
+        /// Which.
+        utterance: Utterance,
+        /// On the wire of it.
+        sent: u64,
+    },
+    /// The queue ran empty.
+    Underrun {
+        /// Which.
+        utterance: Utterance,
+    },
+    /// The periodic report.
+    Report {
+        /// Which.
+        utterance: Utterance,
+        /// On the wire so far.
+        sent: u64,
+        /// Credit: send up to here.
+        limit: u64,
+    },
+}
+
+/// Why playout was cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushReason {
+    /// The user spoke.
+    TurnDetected,
+    /// The client asked.
+    ClientCancelled,
+}
+
+/// What a conversation tells the API layer. Milliseconds count media time from the session's first audio.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// Speech began (over a reply: at the commit of the interruption, with the onset's time).
+    SpeechStarted {
+        /// Which stretch.
+        turn: TurnId,
+        /// Onset less padding.
+        audio_start_ms: u64,
+    },
+    /// Speech ended.
+    SpeechStopped {
+        /// Which stretch.
+        turn: TurnId,
+        /// Last voiced sample.
+        audio_end_ms: u64,
+    },
+    /// The stretch is an input item.
+    Committed {
+        /// Which.
+        turn: TurnId,
+    },
+    /// A response was asked for.
+    ResponseCreated {
+        /// Which.
+        response: ResponseId,
+    },
+    /// Its first audio came from the backend: the item is named.
+    ResponseAudioStarted {
+        /// Which.
+        response: ResponseId,
+        /// Carries it.
+        utterance: Utterance,
+    },
+    /// More transcript.
+    ResponseText {
+        /// Which.
+        response: ResponseId,
+        /// The words.
+        delta: String,
+    },
+    /// The backend gave all of it.
+    ResponseDone {
+        /// Which.
+        response: ResponseId,
+        /// 48 kHz samples of audio generated.
+        generated: u64,
+    },
+    /// It was cut.
+    ResponseCancelled {
+        /// Which.
+        response: ResponseId,
+        /// By whom.
+        reason: FlushReason,
+    },
+    /// First frame left the edge.
+    PlayoutStarted {
+        /// Which.
+        response: ResponseId,
+    },
+    /// Last frame left the edge.
+    PlayoutStopped {
+        /// Which.
+        response: ResponseId,
+    },
+    /// The edge confirmed the cut: the item is truncated here.
+    PlayoutCleared {
+        /// Which.
+        response: ResponseId,
+        /// 48 kHz item samples on the wire.
+        played_end: u64,
+    },
+    /// The backend failed, or gave nothing in time.
+    ResponseFailed {
+        /// Which.
+        response: ResponseId,
+        /// For people.
+        message: String,
+    },
+}
+
+/// Parts of the delay from the end of speech to the first reply packet, for one turn, in microseconds. They sum to `total_us`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TurnTiming {
+    /// From last voiced sample's arrival to the end-of-turn decision.
+    pub silence_us: u64,
+    /// Age of the frame at arrival here (edge and link).
+    pub uplink_us: u64,
+    /// Waiting in repair.
+    pub repair_us: u64,
+    /// Decision to the backend's first audio.
+    pub backend_us: u64,
+    /// First audio to first frame out.
+    pub encode_us: u64,
+    /// First frame out to the edge's `Started` report.
+    pub playout_us: u64,
+    /// All of it.
+    pub total_us: u64,
+}
+
+/// What a conversation wants done. Poll until empty after every input.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// For the backend.
+    Backend(BackendInput),
+    /// An utterance begins: open its stream.
+    UtteranceStart {
+        /// Rising from 1.
+        utterance: Utterance,
+        /// Whose audio.
+        response: ResponseId,
+    },
+    /// One Opus packet of it, within the credit.
+    Frame {
+        /// Of which.
+        utterance: Utterance,
+        /// 48 kHz samples it lasts.
+        samples: u32,
+        /// Opus.
+        payload: Vec<u8>,
+    },
+    /// All of it was sent: finish the stream.
+    UtteranceEnd {
+        /// Which.
+        utterance: Utterance,
+    },
+    /// Reset the stream: flushed.
+    UtteranceReset {
+        /// Which.
+        utterance: Utterance,
+    },
+    /// To the edge's playout.
+    Pause,
+    /// To the edge's playout.
+    Resume,
+    /// To the edge's playout.
+    Flush {
+        /// And all before.
+        up_to: Utterance,
+        /// By whom.
+        reason: FlushReason,
+    },
+    /// For the API layer.
+    Event(Event),
+    /// A turn's timing is complete.
+    Timing(TurnTiming),
+}
