@@ -1,18 +1,44 @@
-//! The media datagram: one batch of frames of many sessions (docs/LINK.md).
-//! CONTRACT skeleton.
+//! The media datagram: one batch of entries of many sessions, all from one turn of the sender's loop (docs/LINK.md).
 //!
 //! ```text
-//! batch := b0 | clock32 | entry*
-//! b0      version:4 (=1) | kind:4    0 media-up, 1 media-down, 2 heartbeat, 4 playout report
-//! clock32 sender's monotonic microseconds, low 32 bits, big endian
-//! frame   := slot:varint | flags:u8 | epoch:u8 | seq:u16 | rtp_ts:u32 | age:u16 (10 us) | len:varint | payload
+//! batch   := b0 | clock32 | entry*
+//! b0      := version:4 (=1) | kind:4    0 media-up, 1 media-down, 2 heartbeat, 3 acknowledgement, 4 playout report
+//! clock32 := the sender's monotonic microseconds at send, low 32 bits
+//! frame   := slot:varint | flags:u8 | epoch:u8 | seq:u16 | rtp_ts:u32 | age:u16 (10 us) | ext? | len:varint | payload
+//! ext     := len:u8 | (type:u8 | len:u8 | value)*    only with flag EXT; unknown types are skipped
 //! report  := slot:varint | epoch:u8 | utterance:varint | sent:varint | limit:varint | queue_ms:u16 | underruns:u16
 //! ```
+//!
+//! Integers are big endian, varints those of RFC 9000 §16. A batch that is cut short yields the entries before the cut.
+//! Kinds 1 and 3 are reserved: nobody sends them, and they are dropped as unknown.
+
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::ids::{Slot, UtteranceId};
 
+#[cfg(test)]
+mod tests;
+
 /// Largest batch: fits every path that carries QUIC, before MTU discovery.
+///
+/// 1200 (least UDP payload, RFC 9000 §14) - 1 (flags) - 8 (connection id) - 4 (packet number) - 16 (AEAD tag)
+/// - 9 (frame type and longest length, and what quinn reserves) = 1162.
 pub const MAX_BATCH_BYTES: usize = 1162;
+
+/// b0 and clock32.
+const HEAD_BYTES: usize = 5;
+const VERSION: u8 = 1;
+const KIND_MEDIA_UP: u8 = 0;
+const KIND_HEARTBEAT: u8 = 2;
+const KIND_PLAYOUT: u8 = 4;
+
+const FLAG_MARKER: u8 = 0x10;
+const FLAG_EXT: u8 = 0x20;
+const EXT_AUDIO_LEVEL: u8 = 1;
+
+/// Batches come out of blocks of this size, so that there is one allocation for at least 28 of them, and none when the
+/// former ones have been sent by then: 32 KiB / 1162 = 28.
+const BLOCK_BYTES: usize = 32 * 1024;
 
 /// One audio frame from the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,62 +84,337 @@ pub struct PlayoutReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Batch<'a> {
     /// Iterate with [`Frames`].
-    MediaUp { /// Sender's clock.
-        clock32: u32, /// Entries.
-        frames: Frames<'a> },
+    MediaUp {
+        /// Sender's clock.
+        clock32: u32,
+        /// Entries.
+        frames: Frames<'a>,
+    },
     /// Nothing but the clock.
-    Heartbeat { /// Sender's clock.
-        clock32: u32 },
+    Heartbeat {
+        /// Sender's clock.
+        clock32: u32,
+    },
     /// Iterate with [`Reports`].
-    Playout { /// Sender's clock.
-        clock32: u32, /// Entries.
-        reports: Reports<'a> },
+    Playout {
+        /// Sender's clock.
+        clock32: u32,
+        /// Entries.
+        reports: Reports<'a>,
+    },
 }
 
 /// Why a datagram, or the rest of it, was dropped: a counter's label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Drop { /// Cut short.
-    Truncated, /// Not version 1.
-    Version, /// A kind not known here.
-    Kind }
+pub enum Drop {
+    /// Cut short.
+    Truncated,
+    /// Not version 1.
+    Version,
+    /// A kind not known here.
+    Kind,
+    /// A number out of its range.
+    Range,
+}
+
+impl Drop {
+    /// The label of the counter.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Truncated => "link_truncated",
+            Self::Version => "link_version",
+            Self::Kind => "link_kind",
+            Self::Range => "link_range",
+        }
+    }
+}
 
 /// Frames of a batch; yields `Err` once, at a cut entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frames<'a> { _rest: &'a [u8] }
+pub struct Frames<'a> {
+    rest: Reader<'a>,
+}
+
 /// Reports of a batch; yields `Err` once, at a cut entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reports<'a> { _rest: &'a [u8] }
+pub struct Reports<'a> {
+    rest: Reader<'a>,
+}
 
 /// Reads the head of a batch.
 ///
 /// # Errors
 /// The reason to drop it.
-pub fn parse(datagram: &[u8]) -> Result<Batch<'_>, Drop> { todo!() }
+pub fn parse(datagram: &[u8]) -> Result<Batch<'_>, Drop> {
+    let mut rest = Reader(datagram);
+    let b0 = rest.u8()?;
+    if b0 >> 4 != VERSION {
+        return Err(Drop::Version);
+    }
+    let kind = b0 & 0x0f;
+    let clock32 = rest.u32()?;
+    match kind {
+        KIND_MEDIA_UP => Ok(Batch::MediaUp { clock32, frames: Frames { rest } }),
+        KIND_HEARTBEAT => Ok(Batch::Heartbeat { clock32 }),
+        KIND_PLAYOUT => Ok(Batch::Playout { clock32, reports: Reports { rest } }),
+        _ => Err(Drop::Kind),
+    }
+}
 
-impl<'a> Iterator for Frames<'a> { type Item = Result<MediaUp<'a>, Drop>; fn next(&mut self) -> Option<Self::Item> { todo!() } }
-impl Iterator for Reports<'_> { type Item = Result<PlayoutReport, Drop>; fn next(&mut self) -> Option<Self::Item> { todo!() } }
+/// A batch of nothing but the clock.
+#[must_use]
+pub fn heartbeat(clock32: u32) -> Bytes {
+    let mut batch = BytesMut::with_capacity(HEAD_BYTES);
+    batch.put_u8(VERSION << 4 | KIND_HEARTBEAT);
+    batch.put_u32(clock32);
+    batch.freeze()
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<MediaUp<'a>, Drop>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.rest.entry(Reader::frame)
+    }
+}
+
+impl Iterator for Reports<'_> {
+    type Item = Result<PlayoutReport, Drop>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.rest.entry(Reader::report)
+    }
+}
 
 /// Collects entries of one kind into batches of at most [`MAX_BATCH_BYTES`].
 #[derive(Debug)]
-pub struct BatchWriter { /* Vec<u8> with capacity MAX_BATCH_BYTES */ }
+pub struct BatchWriter {
+    kind: u8,
+    /// The batch, its head included once there is an entry; at the front of a block that later batches use too.
+    batch: BytesMut,
+}
 
 impl BatchWriter {
     /// An empty batch of frames, or of reports.
     #[must_use]
-    pub fn media_up() -> Self { todo!() }
+    pub fn media_up() -> Self {
+        Self::new(KIND_MEDIA_UP)
+    }
+
     /// An empty batch of playout reports.
     #[must_use]
-    pub fn playout() -> Self { todo!() }
+    pub fn playout() -> Self {
+        Self::new(KIND_PLAYOUT)
+    }
+
+    fn new(kind: u8) -> Self {
+        Self { kind, batch: BytesMut::with_capacity(BLOCK_BYTES) }
+    }
+
     /// Appends a frame; `false` when it does not fit: take the batch and push again. A frame alone larger than a batch
-    /// never fits an empty one: send it as OversizeFrame.
+    /// never fits an empty one: send it as OversizeFrame. A batch of reports takes no frame.
     #[must_use]
-    pub fn push_frame(&mut self, frame: &MediaUp<'_>) -> bool { todo!() }
-    /// Appends a report; `false` when it does not fit.
+    pub fn push_frame(&mut self, frame: &MediaUp<'_>) -> bool {
+        debug_assert_eq!(self.kind, KIND_MEDIA_UP, "frames go into a batch of frames");
+        let ext_bytes = if frame.audio_level.is_some() { 4 } else { 0 };
+        let payload_bytes = frame.payload.len() as u64;
+        let bytes =
+            varint_len(frame.slot.0.into()) + 10 + ext_bytes + varint_len(payload_bytes) + frame.payload.len();
+        if self.kind != KIND_MEDIA_UP || !self.begin(bytes) {
+            return false;
+        }
+        let out = &mut self.batch;
+        put_varint(out, frame.slot.0.into());
+        let marker = if frame.marker { FLAG_MARKER } else { 0 };
+        let ext = if frame.audio_level.is_some() { FLAG_EXT } else { 0 };
+        out.put_u8(marker | ext);
+        out.put_u8(frame.epoch);
+        out.put_u16(frame.seq);
+        out.put_u32(frame.rtp_timestamp);
+        out.put_u16(u16::try_from(frame.age_us / 10).unwrap_or(u16::MAX));
+        if let Some(level) = frame.audio_level {
+            out.put_slice(&[3, EXT_AUDIO_LEVEL, 1, level]);
+        }
+        put_varint(out, payload_bytes);
+        out.put_slice(frame.payload);
+        true
+    }
+
+    /// Appends a report; `false` when it does not fit. A batch of frames takes no report.
     #[must_use]
-    pub fn push_report(&mut self, report: &PlayoutReport) -> bool { todo!() }
+    pub fn push_report(&mut self, report: &PlayoutReport) -> bool {
+        debug_assert_eq!(self.kind, KIND_PLAYOUT, "reports go into a batch of reports");
+        let sent = report.sent.min(VARINT_MAX);
+        let limit = report.limit.min(VARINT_MAX);
+        let bytes = varint_len(report.slot.0.into())
+            + 1
+            + varint_len(report.utterance.0.into())
+            + varint_len(sent)
+            + varint_len(limit)
+            + 4;
+        if self.kind != KIND_PLAYOUT || !self.begin(bytes) {
+            return false;
+        }
+        let out = &mut self.batch;
+        put_varint(out, report.slot.0.into());
+        out.put_u8(report.epoch);
+        put_varint(out, report.utterance.0.into());
+        put_varint(out, sent);
+        put_varint(out, limit);
+        out.put_u16(report.queue_ms);
+        out.put_u16(report.underruns);
+        true
+    }
+
     /// Whether there is nothing to send.
     #[must_use]
-    pub fn is_empty(&self) -> bool { todo!() }
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
     /// Stamps the clock and hands the batch out, leaving an empty one.
-    pub fn take(&mut self, clock32: u32) -> bytes::Bytes { todo!() }
+    pub fn take(&mut self, clock32: u32) -> Bytes {
+        if self.batch.is_empty() {
+            self.put_head();
+        }
+        self.batch[1..HEAD_BYTES].copy_from_slice(&clock32.to_be_bytes());
+        self.batch.split().freeze()
+    }
+
+    /// Makes room for an entry of `bytes`, with the head before the first one.
+    fn begin(&mut self, bytes: usize) -> bool {
+        if self.batch.len().max(HEAD_BYTES) + bytes > MAX_BATCH_BYTES {
+            return false;
+        }
+        if self.batch.is_empty() {
+            self.put_head();
+        }
+        true
+    }
+
+    fn put_head(&mut self) {
+        if self.batch.capacity() < MAX_BATCH_BYTES {
+            // Takes the block back when every batch cut from it has been sent, and allocates another otherwise.
+            self.batch.reserve(BLOCK_BYTES);
+        }
+        self.batch.put_u8(VERSION << 4 | self.kind);
+        self.batch.put_u32(0);
+    }
+}
+
+/// Largest number of a varint of RFC 9000 §16.
+const VARINT_MAX: u64 = (1 << 62) - 1;
+
+/// Bytes of a varint of RFC 9000 §16.
+const fn varint_len(value: u64) -> usize {
+    match value {
+        0..0x40 => 1,
+        0x40..0x4000 => 2,
+        0x4000..0x4000_0000 => 4,
+        _ => 8,
+    }
+}
+
+/// Writes a varint of RFC 9000 §16; `value` is at most [`VARINT_MAX`].
+fn put_varint(out: &mut BytesMut, value: u64) {
+    let bytes = varint_len(value);
+    let prefix = u64::from(bytes.trailing_zeros()) << (bytes * 8 - 2);
+    out.put_uint(value | prefix, bytes);
+}
+
+/// What is left to read. Each read that fails has taken nothing that matters: the reader is emptied by its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// The next entry; after a failed one there is no next.
+    fn entry<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Drop>) -> Option<Result<T, Drop>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let entry = read(self);
+        if entry.is_err() {
+            self.0 = &[];
+        }
+        Some(entry)
+    }
+
+    fn frame(&mut self) -> Result<MediaUp<'a>, Drop> {
+        let slot = Slot(self.varint32()?);
+        let flags = self.u8()?;
+        let epoch = self.u8()?;
+        let seq = self.u16()?;
+        let rtp_timestamp = self.u32()?;
+        let age_us = u32::from(self.u16()?) * 10;
+        let audio_level = if flags & FLAG_EXT == 0 { None } else { self.extensions()? };
+        let len = usize::try_from(self.varint()?).map_err(|_| Drop::Range)?;
+        let payload = self.take(len)?;
+        let marker = flags & FLAG_MARKER != 0;
+        Ok(MediaUp { slot, epoch, marker, seq, rtp_timestamp, audio_level, age_us, payload })
+    }
+
+    /// The audio level among the extensions, if it is there.
+    fn extensions(&mut self) -> Result<Option<u8>, Drop> {
+        let len = self.u8()?;
+        let mut tlvs = Reader(self.take(len.into())?);
+        let mut audio_level = None;
+        while !tlvs.0.is_empty() {
+            let kind = tlvs.u8()?;
+            let len = tlvs.u8()?;
+            let value = tlvs.take(len.into())?;
+            if let (EXT_AUDIO_LEVEL, [level]) = (kind, value) {
+                audio_level = Some(*level);
+            }
+        }
+        Ok(audio_level)
+    }
+
+    fn report(&mut self) -> Result<PlayoutReport, Drop> {
+        Ok(PlayoutReport {
+            slot: Slot(self.varint32()?),
+            epoch: self.u8()?,
+            utterance: UtteranceId(self.varint32()?),
+            sent: self.varint()?,
+            limit: self.varint()?,
+            queue_ms: self.u16()?,
+            underruns: self.u16()?,
+        })
+    }
+
+    fn take(&mut self, len: usize) -> Result<&'a [u8], Drop> {
+        let (head, rest) = self.0.split_at_checked(len).ok_or(Drop::Truncated)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Drop> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(Drop::Truncated)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+
+    fn u8(&mut self) -> Result<u8, Drop> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    fn u16(&mut self) -> Result<u16, Drop> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Drop> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn varint32(&mut self) -> Result<u32, Drop> {
+        u32::try_from(self.varint()?).map_err(|_| Drop::Range)
+    }
+
+    /// RFC 9000 §16: the first two bits are the base-2 logarithm of the length.
+    fn varint(&mut self) -> Result<u64, Drop> {
+        let first = *self.0.first().ok_or(Drop::Truncated)?;
+        let bytes = self.take(1 << (first >> 6))?;
+        let head = u64::from(first & 0x3f);
+        Ok(bytes[1..].iter().fold(head, |value, byte| value << 8 | u64::from(*byte)))
+    }
 }
