@@ -8,9 +8,9 @@
 //! its certificate, to be the edge or the transceiver that [`quic::Link::peer`] names, before a byte of it is read.
 
 pub mod datagram;
-// pub mod grpc;
+pub mod grpc;
 pub mod identity;
 pub mod ids;
 pub mod proto;
-// pub mod quic;
+pub mod quic;
 pub mod route;
