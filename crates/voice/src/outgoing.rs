@@ -97,6 +97,9 @@ pub(crate) struct Outgoing {
     /// A whole reply waits here when the backend gives it at once: 60 s at 16 kHz are 1.9 MB, for as long as it plays.
     max_pcm: usize,
     again: Option<Instant>,
+    /// The caller's loop turn, as far as time tells it: its end and the frames encoded in it.
+    turn_end: Option<Instant>,
+    turn_frames: usize,
     paused: bool,
     scratch: Vec<i16>,
     packet: [u8; MAX_PACKET_BYTES],
@@ -132,6 +135,8 @@ impl Outgoing {
             ahead: u64::from(config.ahead_ms) * 48,
             max_pcm: usize::try_from(max_ms * u64::from(config.backend_rate) / 1000).unwrap_or(usize::MAX),
             again: None,
+            turn_end: None,
+            turn_frames: 0,
             paused: false,
             scratch: Vec::with_capacity(frame),
             packet: [0; MAX_PACKET_BYTES],
@@ -218,8 +223,12 @@ impl Outgoing {
     /// left, if one did.
     pub(crate) fn pump(&mut self, now: Instant, hold: bool, out: &mut VecDeque<Output>) -> Option<ResponseId> {
         self.again = None;
+        if self.turn_end.is_none_or(|end| end <= now) {
+            self.turn_end = Some(now + TURN);
+            self.turn_frames = 0;
+        }
         let mut first = None;
-        for _ in 0..FRAMES_PER_TURN {
+        while self.turn_frames < FRAMES_PER_TURN {
             let Some(item) = self.items.front_mut() else { return first };
             if item.stage == Stage::Ended || (item.stage == Stage::Waiting && hold) {
                 return first;
@@ -253,6 +262,7 @@ impl Outgoing {
             self.scratch.resize(self.frame, 0);
             self.stats.padding += (self.frame - taken) as u64;
             item.encoded += FRAME_MEDIA;
+            self.turn_frames += 1;
             match self.encoder.encode(&self.scratch, &mut self.packet) {
                 Ok(length) => {
                     self.stats.frames += 1;
@@ -262,7 +272,7 @@ impl Outgoing {
                 Err(_) => self.stats.encode_errors += 1,
             }
         }
-        self.again = Some(now + TURN);
+        self.again = self.turn_end;
         first
     }
 

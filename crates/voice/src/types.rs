@@ -35,7 +35,7 @@ pub enum BackendInput {
         /// 48 kHz media time of the first sample.
         media_time: u64,
     },
-    /// The user began.
+    /// The user began. Audio before it that was not committed is dropped (cleared by the client).
     SpeechStarted {
         /// Which stretch.
         turn: TurnId,

@@ -1,0 +1,186 @@
+//! The edge as a conversation sees it: a queue that plays in real time behind a link with delay.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use voice::{Output, Playout, Utterance};
+
+const FRAME: Duration = Duration::from_millis(20);
+const REPORT: Duration = Duration::from_millis(100);
+
+/// A playing edge.
+pub(crate) struct Edge {
+    delay: Duration,
+    /// From the conversation, due at the edge.
+    inbound: VecDeque<(Instant, Inbound)>,
+    /// To the conversation, due there.
+    outbound: VecDeque<(Instant, Playout)>,
+    /// One at a time: id, samples received, samples sent, all received, announced.
+    utterance: Option<Playing>,
+    paused: bool,
+    next_frame: Option<Instant>,
+    next_report: Option<Instant>,
+    flushed: u32,
+    /// Time of each frame put on the wire, and its payload.
+    pub(crate) wire: Vec<(Instant, Vec<u8>)>,
+    /// Most that was ever queued, in samples.
+    pub(crate) deepest: u64,
+    /// Says nothing.
+    pub(crate) dead: bool,
+}
+
+struct Playing {
+    id: Utterance,
+    queue: VecDeque<(u32, Vec<u8>)>,
+    received: u64,
+    sent: u64,
+    ended: bool,
+    started: bool,
+}
+
+enum Inbound {
+    Start(Utterance),
+    Frame(Utterance, u32, Vec<u8>),
+    End(Utterance),
+    Pause,
+    Resume,
+    Flush(Utterance),
+}
+
+impl Edge {
+    pub(crate) fn new(delay: Duration) -> Self {
+        Self {
+            delay,
+            inbound: VecDeque::new(),
+            outbound: VecDeque::new(),
+            utterance: None,
+            paused: false,
+            next_frame: None,
+            next_report: None,
+            flushed: 0,
+            wire: Vec::new(),
+            deepest: 0,
+            dead: false,
+        }
+    }
+
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.utterance.is_none() && self.inbound.is_empty()
+    }
+
+    pub(crate) fn handle(&mut self, now: Instant, output: &Output) {
+        let inbound = match output {
+            Output::UtteranceStart { utterance, .. } => Inbound::Start(*utterance),
+            Output::Frame { utterance, samples, payload } => Inbound::Frame(*utterance, *samples, payload.clone()),
+            Output::UtteranceEnd { utterance } => Inbound::End(*utterance),
+            Output::Pause => Inbound::Pause,
+            Output::Resume => Inbound::Resume,
+            Output::Flush { up_to, .. } => Inbound::Flush(*up_to),
+            _ => return,
+        };
+        self.inbound.push_back((now + self.delay, inbound));
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let inbound = self.inbound.front().map(|(due, _)| *due);
+        let outbound = self.outbound.front().map(|(due, _)| *due);
+        let frame = self.next_frame.filter(|_| !self.paused && self.has_frame());
+        [inbound, outbound, frame, self.next_report].into_iter().flatten().min()
+    }
+
+    /// What arrives at the conversation.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> Vec<Playout> {
+        while let Some((_, inbound)) = self.inbound.pop_front_if(|(due, _)| *due <= now) {
+            self.take(now, inbound);
+        }
+        while !self.paused && self.has_frame() && self.next_frame.is_none_or(|due| due <= now) {
+            self.play(now);
+        }
+        if self.next_report.is_some_and(|due| due <= now) {
+            self.next_report = self.utterance.as_ref().map(|_| now + REPORT);
+            if let Some(Playing { id, sent, .. }) = self.utterance {
+                self.tell(now, Playout::Report { utterance: id, sent, limit: sent + 48_000 });
+            }
+        }
+        let mut news = Vec::new();
+        while let Some((_, playout)) = self.outbound.pop_front_if(|(due, _)| *due <= now) {
+            news.push(playout);
+        }
+        if self.dead { Vec::new() } else { news }
+    }
+
+    fn has_frame(&self) -> bool {
+        self.utterance.as_ref().is_some_and(|playing| !playing.queue.is_empty())
+    }
+
+    fn tell(&mut self, now: Instant, playout: Playout) {
+        self.outbound.push_back((now + self.delay, playout));
+    }
+
+    fn take(&mut self, now: Instant, inbound: Inbound) {
+        let (utterance, sent) = self.utterance.as_ref().map_or((Utterance(0), 0), |playing| (playing.id, playing.sent));
+        match inbound {
+            Inbound::Start(id) => {
+                assert!(self.utterance.is_none(), "two utterances at once");
+                assert!(id.0 > self.flushed, "an utterance that is flushed");
+                self.utterance =
+                    Some(Playing { id, queue: VecDeque::new(), received: 0, sent: 0, ended: false, started: false });
+                self.next_report = Some(now + REPORT);
+            }
+            Inbound::Frame(id, samples, payload) => {
+                let Some(playing) = self.utterance.as_mut().filter(|playing| playing.id == id) else { return };
+                assert!(!playing.ended, "a frame behind the end");
+                playing.received += u64::from(samples);
+                playing.queue.push_back((samples, payload));
+                let depth = playing.received - playing.sent;
+                assert!(depth <= 48_000 + 4800, "beyond the credit: {depth}");
+                self.deepest = self.deepest.max(depth);
+            }
+            Inbound::End(id) => {
+                if let Some(playing) = self.utterance.as_mut().filter(|playing| playing.id == id) {
+                    playing.ended = true;
+                }
+                self.retire(now);
+            }
+            Inbound::Pause => {
+                assert!(!self.paused, "paused twice");
+                self.paused = true;
+                self.tell(now, Playout::Paused { utterance, sent });
+            }
+            Inbound::Resume => {
+                assert!(self.paused, "resumed without a pause");
+                self.paused = false;
+                self.tell(now, Playout::Resumed { utterance, sent });
+            }
+            Inbound::Flush(up_to) => {
+                self.flushed = up_to.0;
+                self.paused = false;
+                self.utterance.take_if(|playing| playing.id <= up_to);
+                self.tell(now, Playout::Flushed { utterance: up_to, sent });
+            }
+        }
+    }
+
+    fn play(&mut self, now: Instant) {
+        let Some(playing) = &mut self.utterance else { return };
+        let Some((samples, payload)) = playing.queue.pop_front() else { return };
+        playing.sent += u64::from(samples);
+        let (id, first) = (playing.id, !std::mem::replace(&mut playing.started, true));
+        self.wire.push((now, payload));
+        self.next_frame = Some(now + FRAME);
+        if first {
+            self.tell(now, Playout::Started { utterance: id });
+        }
+        self.retire(now);
+    }
+
+    fn retire(&mut self, now: Instant) {
+        if let Some(playing) = self.utterance.take_if(|playing| playing.ended && playing.queue.is_empty()) {
+            self.tell(now, Playout::Finished { utterance: playing.id, sent: playing.sent });
+        }
+    }
+}
