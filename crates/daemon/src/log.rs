@@ -1,0 +1,193 @@
+//! Log lines on standard error, as text or JSON, written by a thread of their own.
+//!
+//! A terminal or pipe that is not read must not stop a worker: lines wait in a bounded queue, and those that
+//! find it full are counted in `fronthaul_log_lines_dropped_total` and dropped.
+
+use std::env;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::problem::{Problem, Problems};
+
+/// Overrides `log.level`.
+pub const LEVEL_VARIABLE: &str = "FRONTHAUL_LOG";
+/// Overrides `log.format`.
+pub const FORMAT_VARIABLE: &str = "FRONTHAUL_LOG_FORMAT";
+
+/// Lines that may wait. At ~200 bytes per line 4096 of them are below 1 MiB, and a burst of one line per
+/// session fits.
+const QUEUE_LINES: usize = 4096;
+
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// The `[log]` table of a config file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// How lines are written. Defaults to `text`; the environment variable `FRONTHAUL_LOG_FORMAT` wins.
+    pub format: Format,
+    /// What is written: a level, or directives such as `info,edge=debug`. Each level below `info` costs CPU
+    /// per event. Defaults to `info`; the environment variable `FRONTHAUL_LOG` wins.
+    pub level: String,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { format: Format::Text, level: "info".to_owned() }
+    }
+}
+
+impl Config {
+    /// Adds what is wrong with the table.
+    pub fn check(&self, problems: &mut Problems) {
+        if let Err(problem) = filter("log.level", &self.level) {
+            problems.push(problem);
+        }
+    }
+}
+
+/// Waits, when dropped, until the lines so far are written: hold it to the end of `main`.
+#[derive(Debug)]
+pub struct Guard {
+    queue: SyncSender<Entry>,
+}
+
+/// Starts logging for the whole process. When logging was started already, that one stays.
+///
+/// # Errors
+///
+/// A [`Problem`] that names the key or the environment variable.
+pub fn init(config: &Config) -> Result<Guard, Problem> {
+    let filter = match env::var(LEVEL_VARIABLE) {
+        Ok(level) => filter(LEVEL_VARIABLE, &level)?,
+        Err(_) => filter("log.level", &config.level)?,
+    };
+    let format = match env::var(FORMAT_VARIABLE).as_deref() {
+        Ok("text") => Format::Text,
+        Ok("json") => Format::Json,
+        Ok(other) => {
+            let reason = "unknown format";
+            return Err(Problem::new(FORMAT_VARIABLE, other, reason, "set it to text or json, or unset it"));
+        }
+        Err(_) => config.format,
+    };
+    let (queue, lines) = sync_channel(QUEUE_LINES);
+    thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&lines)).map_err(|error| {
+        Problem::new("log", "", format_args!("no thread for the writer: {error}"), "raise the limit of threads")
+    })?;
+    let guard = Guard { queue: queue.clone() };
+    let layer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Queue(queue));
+    // It fails when a subscriber is installed, as in tests that start several daemons; that one stays.
+    let _ = match format {
+        Format::Text => layer.with_ansi(io::stderr().is_terminal()).finish().try_init(),
+        Format::Json => layer.json().flatten_event(true).finish().try_init(),
+    };
+    Ok(guard)
+}
+
+/// Lines dropped so far.
+pub(crate) fn dropped() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
+fn filter(key: &str, level: &str) -> Result<EnvFilter, Problem> {
+    let fix = "write off, error, warn, info, debug or trace, or directives such as info,edge=debug";
+    EnvFilter::builder().parse(level).map_err(|error| Problem::new(key, format_args!("{level:?}"), error, fix))
+}
+
+enum Entry {
+    Line(Vec<u8>),
+    /// Answered when all lines before it are written.
+    Flush(SyncSender<()>),
+}
+
+fn write_lines(lines: &Receiver<Entry>) {
+    let mut error = io::stderr();
+    while let Ok(entry) = lines.recv() {
+        match entry {
+            // Nobody can be told that standard error is gone.
+            Entry::Line(line) => drop(error.write_all(&line)),
+            Entry::Flush(done) => drop(done.try_send(())),
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // A reader that has stopped may not keep the process from ending.
+        const PATIENCE: Duration = Duration::from_millis(200);
+        let (done, written) = sync_channel(1);
+        if self.queue.try_send(Entry::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(PATIENCE);
+        }
+    }
+}
+
+/// Hands each line, which `tracing-subscriber` writes in one call, to the queue.
+#[derive(Clone)]
+struct Queue(SyncSender<Entry>);
+
+impl Write for Queue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if self.0.try_send(Entry::Line(line.to_vec())).is_err() {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Queue {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_nobody_empties_drops_and_counts_without_blocking() {
+        let (queue, _never_read) = sync_channel(2);
+        let mut queue = Queue(queue);
+        let before = dropped();
+        for _ in 0..5 {
+            queue.write_all(b"line\n").unwrap();
+        }
+        assert_eq!(dropped() - before, 3);
+    }
+
+    #[test]
+    fn a_level_that_does_not_exist_is_a_problem_of_its_key() {
+        let mut problems = Problems::new();
+        Config { level: "info,edge=loud".to_owned(), ..Config::default() }.check(&mut problems);
+        let problems = problems.into_vec();
+        assert_eq!(problems.len(), 1);
+        assert_eq!((problems[0].key.as_str(), problems[0].value.as_str()), ("log.level", "\"info,edge=loud\""));
+    }
+}

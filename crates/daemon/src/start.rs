@@ -1,0 +1,51 @@
+//! Why a daemon did not start, or ended before it was told to.
+
+use std::process::ExitCode;
+
+use crate::config::ConfigError;
+use crate::problem::Problem;
+
+/// The one error of a daemon's `run`.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The config has problems.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The config is well formed, but the machine does not let us have what it asks for.
+    #[error("cannot start:\n\n{0}\n")]
+    Refused(Problem),
+    /// Something that no key of the config mends.
+    #[error("{what}: {reason}")]
+    Failed {
+        /// What was being done.
+        what: String,
+        /// What went wrong with it.
+        reason: String,
+    },
+}
+
+impl StartError {
+    /// Exit code of what the reader of the message can mend.
+    pub const EXIT_USAGE: u8 = 2;
+    /// Exit code of everything else.
+    pub const EXIT_FAILURE: u8 = 1;
+
+    /// A failure while doing `what`.
+    pub fn failed(what: impl Into<String>, reason: impl std::fmt::Display) -> Self {
+        Self::Failed { what: what.into(), reason: reason.to_string() }
+    }
+
+    /// The code to exit with.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Config(_) | Self::Refused(_) => Self::EXIT_USAGE,
+            Self::Failed { .. } => Self::EXIT_FAILURE,
+        })
+    }
+}
+
+impl From<Problem> for StartError {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
+    }
+}
