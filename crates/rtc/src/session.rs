@@ -1,19 +1,35 @@
-//! One client's WebRTC session.
-//! CONTRACT skeleton: public types and signatures are fixed, more may be added; bodies belong to the owner of this file.
+//! One client's WebRTC session: composes ICE, DTLS, SRTP and SCTP.
+//!
+//! # Who sends where
+//!
+//! DTLS is processed on any checked path at once and answered where it came from, never gated on nomination. Everything
+//! else goes to the client's current path, which is the latest of: the first checked path, a path that a check
+//! nominated, a checked path that the newest authentic packet came from. The last one serves clients that
+//! change address without nominating (Firefox after a NAT rebind), and undoes a replayed nomination with the client's next
+//! packet.
+//!
+//! # Departures
+//!
+//! A nomination moves the downlink before anything fresh was received from its path, and the downlink is never
+//! sent to two paths at once.
 
-use std::net::SocketAddr;
+mod media;
+mod types;
+
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::{Discard, Identity, Setup, SrtpProfile};
+pub use types::{
+    ChannelId, CloseReason, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,
+    SendMessageError, Stats, Transmit,
+};
 
-/// A 4-tuple seen from here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Path {
-    /// Our address that received the datagram, or sends it.
-    pub local: SocketAddr,
-    /// The client's address.
-    pub remote: SocketAddr,
-}
+use crate::dtls::{self, Dtls};
+use crate::ice::{self, Agent, CheckOutcome, Expired};
+use crate::sctp::{self, Association};
+use crate::stun::IntegrityKey;
+use crate::{Class, Discard, Identity, Setup, classify, srtp};
+use media::{Kind, Media};
 
 /// Timers and limits of a session.
 #[derive(Debug, Clone)]
@@ -39,223 +55,343 @@ impl Default for Config {
     }
 }
 
-/// An RTP packet of the client's, opened in place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MediaFrame<'a> {
-    /// RTP sequence number.
-    pub seq: u16,
-    /// RTP timestamp, 48 kHz.
-    pub rtp_timestamp: u32,
-    /// RTP marker: first packet of a talkspurt.
-    pub marker: bool,
-    /// RFC 6464 level in -dBov (0 loud, 127 silent), when sent.
-    pub audio_level: Option<u8>,
-    /// One Opus packet, not empty.
-    pub payload: &'a [u8],
-}
-
-/// What became of a datagram.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Input<'a> {
-    /// Audio of the client's.
-    Media(MediaFrame<'a>),
-    /// Used up inside (STUN, DTLS, SCTP, RTCP, held or non-Opus RTP). Drain transmits and events.
-    Consumed,
-    /// Dropped.
-    Discarded(Discard),
-}
-
-/// A data channel, by its SCTP stream id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ChannelId(pub u16);
-
-/// RFC 8831 §8: the two kinds of messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MessageKind {
-    /// UTF-8.
-    Text,
-    /// Any bytes.
-    Binary,
-}
-
-/// What a session tells its driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// DTLS is connected and the client's fingerprint matched: media and messages may be sent.
-    Connected {
-        /// On the wire: 0xFEFD for DTLS 1.2, 0xFEFC for 1.3.
-        version: u16,
-        /// Agreed protection.
-        profile: SrtpProfile,
-    },
-    /// The client opened a data channel (RFC 8832).
-    ChannelOpened {
-        /// Which.
-        channel: ChannelId,
-        /// Its label, e.g. `oai-events`.
-        label: String,
-    },
-    /// A whole message arrived.
-    Message {
-        /// On which channel.
-        channel: ChannelId,
-        /// Text or binary.
-        kind: MessageKind,
-        /// The bytes; empty messages are empty here.
-        data: Vec<u8>,
-    },
-    /// A data channel is closed.
-    ChannelClosed {
-        /// Which.
-        channel: ChannelId,
-    },
-    /// Add this 4-tuple to the routing table: a check from it was valid.
-    PathAdded(Path),
-    /// Remove this 4-tuple: no valid check for 30 s, or displaced by a ninth.
-    PathRemoved(Path),
-    /// The end. Nothing follows but the last transmits.
-    Closed(CloseReason),
-}
-
-/// Why a session ended, and by whose doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum CloseReason {
-    /// The client sent close_notify.
-    PeerClosed,
-    /// [`Session::close`] was called.
-    LocalClosed,
-    /// No valid check for [`Config::consent_timeout`].
-    ConsentExpired,
-    /// DTLS did not connect within [`Config::setup_timeout`].
-    SetupTimeout,
-    /// The client's certificate is not the one its offer names.
-    FingerprintMismatch,
-    /// The DTLS engine gave up, with no common SRTP profile among the reasons.
-    DtlsFailed,
-}
-
-impl CloseReason {
-    /// The value of the metric's label `reason`.
-    #[must_use]
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::PeerClosed => "peer_closed",
-            Self::LocalClosed => "local_closed",
-            Self::ConsentExpired => "consent_expired",
-            Self::SetupTimeout => "setup_timeout",
-            Self::FingerprintMismatch => "fingerprint_mismatch",
-            Self::DtlsFailed => "dtls_failed",
-        }
-    }
-}
-
-/// A datagram to send; its bytes were written to the buffer given to [`Session::poll_transmit`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub struct Transmit {
-    /// Where to.
-    pub path: Path,
-}
-
-/// One Opus packet to the client.
-#[derive(Debug, Clone, Copy)]
-pub struct OutgoingFrame<'a> {
-    /// 48 kHz ticks; the session adds its own random offset.
-    pub rtp_timestamp: u32,
-    /// First packet after silence.
-    pub marker: bool,
-    /// One Opus packet.
-    pub payload: &'a [u8],
-}
-
-/// Why a frame was not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SendMediaError {
-    /// DTLS is not connected yet, or the session is closed.
-    #[error("the session is not connected")]
-    NotConnected,
-    /// The offer takes no audio from us.
-    #[error("the client receives no audio")]
-    NotNegotiated,
-}
-
-/// Why a message was not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SendMessageError {
-    /// No such channel is open.
-    #[error("the channel is not open")]
-    NotOpen,
-    /// Larger than the client accepts (`a=max-message-size`).
-    #[error("the message is larger than the client's limit of {limit} bytes")]
-    TooLarge {
-        /// The client's limit in bytes.
-        limit: u64,
-    },
-    /// The send queue (2 MB) is full.
-    #[error("the send queue is full")]
-    QueueFull,
-}
-
-/// Plain counters of one session.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// RTP packets opened.
-    pub media_received: u64,
-    /// RTP packets sent.
-    pub media_sent: u64,
-    /// Valid checks answered.
-    pub checks_answered: u64,
-    /// Our packets that the client reported lost, cumulative, from its last receiver report.
-    pub reported_lost: u32,
-    /// Round trip from the client's receiver report, in microseconds; 0 until known.
-    pub rtt_us: u32,
-}
-
 /// One client's session. See the crate's documentation for how to drive it. Not `Send`: it stays on its worker.
-pub struct Session { _p: std::rc::Rc<()> }
+///
+/// Kinds of methods: input ([`Session::handle_datagram`], [`Session::handle_timeout`], [`Session::send_media`],
+/// [`Session::send_message`], [`Session::close`]), output ([`Session::poll_transmit`], [`Session::poll_event`],
+/// [`Session::poll_held`]), the deadline ([`Session::poll_timeout`]) and queries ([`Session::stats`]). After each
+/// input poll transmits and events until both are empty; the deadline holds from then on.
+pub struct Session {
+    config: Config,
+    agent: Agent,
+    dtls: Dtls,
+    dtls_active: bool,
+    sctp: Option<Association>,
+    media: Media,
+    /// The client's current path.
+    path: Option<Path>,
+    /// Where the client's last DTLS datagram came from, while the handshake lasts.
+    handshake_path: Option<Path>,
+    /// Until DTLS is connected.
+    setup_deadline: Option<Instant>,
+    /// From then on.
+    report_deadline: Option<Instant>,
+    closed: bool,
+    transmits: VecDeque<(Path, Vec<u8>)>,
+    events: VecDeque<Event>,
+    stats: Stats,
+}
 
 impl Session {
-    /// Builds a session on the worker that claims it. `seed` feeds every random choice that is not a secret of DTLS.
+    /// Builds a session on the worker that claims it. `seed` feeds every random choice that is not a secret of DTLS
+    /// (SCTP's tags and initial TSN are drawn by its library).
     #[must_use]
-    pub fn new(now: Instant, setup: Setup, identity: &Identity, config: Config, seed: [u8; 32]) -> Self { todo!() }
+    pub fn new(now: Instant, setup: Setup, identity: &Identity, config: Config, seed: [u8; 32]) -> Self {
+        let timings = ice::Timings { setup: config.setup_timeout, consent: config.consent_timeout };
+        let key = IntegrityKey::new(&setup.local_password);
+        let sctp = setup
+            .sctp
+            .as_ref()
+            .map(|sctp| Association::new(now, sctp, config.max_message_bytes, setup.dtls_active));
+        Self {
+            agent: Agent::new(now, key, &setup.local_ufrag, timings),
+            dtls: Dtls::new(now, setup.dtls_active, identity, setup.fingerprints),
+            dtls_active: setup.dtls_active,
+            sctp,
+            media: Media::new(now, setup.audio, &seed),
+            path: None,
+            handshake_path: None,
+            setup_deadline: Some(now + config.setup_timeout),
+            report_deadline: None,
+            closed: false,
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+            stats: Stats::default(),
+            config,
+        }
+    }
 
     /// Takes one datagram of this session's; `datagram` is opened in place.
-    pub fn handle_datagram<'a>(&mut self, now: Instant, path: Path, datagram: &'a mut [u8]) -> Input<'a> { todo!() }
+    pub fn handle_datagram<'a>(&mut self, now: Instant, path: Path, datagram: &'a mut [u8]) -> Input<'a> {
+        if self.closed {
+            return Input::Discarded(Discard::Closed);
+        }
+        let class = classify(datagram);
+        if class == Class::Stun {
+            return consumed(self.check(now, path, datagram));
+        }
+        if class != Class::Unknown && !self.agent.is_checked(path, now) {
+            return Input::Discarded(Discard::UncheckedPath);
+        }
+        match class {
+            Class::Dtls => consumed(self.handshake(now, path, datagram)),
+            Class::Rtp => self.audio(now, path, datagram),
+            Class::Rtcp => consumed(self.media.reports(now, datagram, &mut self.stats)),
+            Class::Stun | Class::Unknown => Input::Discarded(Discard::UnknownProtocol),
+        }
+    }
 
-    /// Media that arrived before the keys did and could be opened since (R15), oldest first. Drain after
+    /// Media that arrived before the keys did and could be opened since, oldest first. Drain after
     /// [`Event::Connected`]; the frame borrows `buffer`.
-    pub fn poll_held<'a>(&mut self, now: Instant, buffer: &'a mut Vec<u8>) -> Option<MediaFrame<'a>> { todo!() }
+    pub fn poll_held<'a>(&mut self, now: Instant, buffer: &'a mut Vec<u8>) -> Option<MediaFrame<'a>> {
+        let length = loop {
+            self.media.take_held(now, buffer)?;
+            match self.media.open(now, buffer, &mut self.stats) {
+                Ok(opened) if opened.kind == Kind::Opus => break opened.length,
+                Ok(_) | Err(_) => {}
+            }
+        };
+        self.media.frame(buffer.get(..length)?)
+    }
 
     /// Does what is due.
-    pub fn handle_timeout(&mut self, now: Instant) { todo!() }
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.closed {
+            return;
+        }
+        while let Some(expired) = self.agent.handle_timeout(now) {
+            match expired {
+                Expired::Path(path) => self.path_removed(path),
+                Expired::Consent => return self.finish(now, CloseReason::ConsentExpired),
+            }
+        }
+        if self.setup_deadline.is_some_and(|deadline| deadline <= now) {
+            return self.finish(now, CloseReason::SetupTimeout);
+        }
+        self.dtls.handle_timeout(now);
+        if let Some(sctp) = self.connected_sctp() {
+            sctp.handle_timeout(now);
+        }
+        // Nothing was received, so there is nothing to discard.
+        let _ = self.pump(now, None);
+        if self.report_deadline.is_some_and(|deadline| deadline <= now) {
+            self.report_deadline = Some(now + self.config.report_interval);
+            if let Some(report) = self.media.write_report(now) {
+                self.transmit(self.path, report);
+            }
+        }
+    }
 
     /// The next datagram to send, written to `out` (cleared first).
-    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Transmit> { todo!() }
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Transmit> {
+        let (path, datagram) = self.transmits.pop_front()?;
+        out.clear();
+        out.extend_from_slice(&datagram);
+        Some(Transmit { path })
+    }
 
     /// The next event.
-    pub fn poll_event(&mut self) -> Option<Event> { todo!() }
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
 
     /// When [`Session::handle_timeout`] wants to be called next.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Instant> { todo!() }
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        let sctp = self.sctp.as_ref().filter(|_| self.media.started()).and_then(Association::poll_timeout);
+        let deadlines =
+            [self.agent.poll_timeout(), self.dtls.poll_timeout(), sctp, self.setup_deadline, self.report_deadline];
+        deadlines.into_iter().flatten().min()
+    }
 
     /// Seals one frame into `out` (cleared first) and says where to send it. Allocates nothing once `out` has room.
     ///
     /// # Errors
     /// Why it was not.
-    pub fn send_media(&mut self, now: Instant, frame: OutgoingFrame<'_>, out: &mut Vec<u8>) -> Result<Path, SendMediaError> { todo!() }
+    pub fn send_media(
+        &mut self,
+        now: Instant,
+        frame: OutgoingFrame<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Path, SendMediaError> {
+        let path = self.path.filter(|_| self.media.started()).ok_or(SendMediaError::NotConnected)?;
+        if !self.media.sends() || !self.media.seal(now, frame, out) {
+            return Err(SendMediaError::NotNegotiated);
+        }
+        self.stats.media_sent += 1;
+        Ok(path)
+    }
 
     /// Queues a message.
     ///
     /// # Errors
     /// Why it was not.
-    pub fn send_message(&mut self, now: Instant, channel: ChannelId, kind: MessageKind, data: &[u8]) -> Result<(), SendMessageError> { todo!() }
+    pub fn send_message(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        kind: MessageKind,
+        data: &[u8],
+    ) -> Result<(), SendMessageError> {
+        let sctp = self.connected_sctp().ok_or(SendMessageError::NotOpen)?;
+        let sent = sctp.send(now, channel, kind, data);
+        let _ = self.pump(now, None);
+        sent
+    }
 
     /// Ends the session: close_notify leaves with the next transmits.
-    pub fn close(&mut self, now: Instant) { todo!() }
+    pub fn close(&mut self, now: Instant) {
+        self.finish(now, CloseReason::LocalClosed);
+    }
 
     /// Counters.
     #[must_use]
-    pub fn stats(&self) -> &Stats { todo!() }
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// RFC 8445 §7.3: a check is answered where it came from.
+    fn check(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
+        let mut response = Vec::with_capacity(128);
+        let outcome = self.agent.handle_check(now, path, datagram, &mut response)?;
+        self.transmits.push_back((path, response));
+        let CheckOutcome::Answered { added, displaced, nominated, .. } = outcome else { return Ok(()) };
+        self.stats.checks_answered += 1;
+        if let Some(displaced) = displaced {
+            self.path_removed(displaced);
+        }
+        if added {
+            self.events.push_back(Event::PathAdded(path));
+        }
+        if nominated || self.path.is_none() {
+            self.path = Some(path);
+        }
+        // Behind the response, so that the client knows the pair when our ClientHello comes.
+        self.dtls.start(now);
+        self.pump(now, None)
+    }
+
+    fn handshake(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
+        if !self.media.started() {
+            self.handshake_path = Some(path);
+        }
+        self.dtls.handle_datagram(now, datagram)?;
+        self.pump(now, Some(path))
+    }
+
+    fn audio<'a>(&mut self, now: Instant, path: Path, datagram: &'a mut [u8]) -> Input<'a> {
+        if !self.media.started() {
+            return consumed(self.media.hold(now, path, datagram));
+        }
+        let opened = match self.media.open(now, datagram, &mut self.stats) {
+            Ok(opened) => opened,
+            Err(discard) => return Input::Discarded(discard),
+        };
+        if opened.newest {
+            self.path = Some(path);
+        }
+        match opened.kind {
+            Kind::Opus => {}
+            Kind::Other => return Input::Consumed,
+            Kind::Unknown => return Input::Discarded(Discard::PayloadType),
+        }
+        let plain: &'a [u8] = datagram;
+        match plain.get(..opened.length).and_then(|plain| self.media.frame(plain)) {
+            Some(frame) => Input::Media(frame),
+            None => Input::Discarded(Discard::RtpMalformed),
+        }
+    }
+
+    /// Moves what DTLS and SCTP have for each other, for the client and for the driver, until both are silent.
+    /// `from` is where the datagram came from that set this off.
+    fn pump(&mut self, now: Instant, from: Option<Path>) -> Result<(), Discard> {
+        let mut result = Ok(());
+        loop {
+            if let Some(output) = self.dtls.poll_output() {
+                if let Err(discard) = self.dtls_output(now, from, output) {
+                    result = Err(discard);
+                }
+            } else if let Some(output) = self.sctp.as_mut().and_then(Association::poll_output) {
+                match output {
+                    sctp::Output::Packet(packet) => self.dtls.send(now, &packet),
+                    sctp::Output::Opened { channel, label } => {
+                        self.events.push_back(Event::ChannelOpened { channel, label });
+                    }
+                    sctp::Output::Message { channel, kind, data } => {
+                        self.events.push_back(Event::Message { channel, kind, data });
+                    }
+                    sctp::Output::Closed { channel } => self.events.push_back(Event::ChannelClosed { channel }),
+                }
+            } else {
+                return result;
+            }
+        }
+    }
+
+    fn dtls_output(&mut self, now: Instant, from: Option<Path>, output: dtls::Output) -> Result<(), Discard> {
+        match output {
+            dtls::Output::Datagram(datagram) => self.transmit(self.handshake_path.or(self.path), datagram),
+            dtls::Output::Connected { version, profile, keys } => {
+                let Some(keys) = srtp::contexts(profile, &keys, self.dtls_active) else {
+                    self.finish(now, CloseReason::DtlsFailed);
+                    return Ok(());
+                };
+                self.media.start(keys);
+                self.path = from.or(self.path);
+                self.setup_deadline = None;
+                self.report_deadline = Some(now + self.config.report_interval);
+                self.events.push_back(Event::Connected { version, profile });
+                if let Some(sctp) = &mut self.sctp {
+                    sctp.start(now);
+                }
+            }
+            dtls::Output::Data(packet) => {
+                self.path = from.or(self.path);
+                self.handshake_path = None;
+                return self.sctp.as_mut().map_or(Err(Discard::Sctp), |sctp| sctp.handle_packet(now, &packet));
+            }
+            dtls::Output::Closed => self.finish(now, CloseReason::PeerClosed),
+            dtls::Output::Failed(reason) => self.finish(now, reason),
+        }
+        Ok(())
+    }
+
+    fn connected_sctp(&mut self) -> Option<&mut Association> {
+        self.sctp.as_mut().filter(|_| self.media.started())
+    }
+
+    fn path_removed(&mut self, path: Path) {
+        self.events.push_back(Event::PathRemoved(path));
+        if self.path == Some(path) {
+            self.path = self.agent.selected();
+        }
+        if self.handshake_path == Some(path) {
+            self.handshake_path = None;
+        }
+    }
+
+    fn transmit(&mut self, path: Option<Path>, datagram: Vec<u8>) {
+        if let Some(path) = path {
+            self.transmits.push_back((path, datagram));
+        }
+    }
+
+    /// The end, once.
+    fn finish(&mut self, now: Instant, reason: CloseReason) {
+        if self.closed {
+            return;
+        }
+        self.closed = true;
+        self.dtls.close(now);
+        while let Some(output) = self.dtls.poll_output() {
+            if let dtls::Output::Datagram(datagram) = output {
+                self.transmit(self.path, datagram);
+            }
+        }
+        self.sctp = None;
+        self.media.stop();
+        let removed: Vec<Path> = self.agent.paths().collect();
+        self.events.extend(removed.into_iter().map(Event::PathRemoved));
+        self.events.push_back(Event::Closed(reason));
+    }
+}
+
+fn consumed<'a>(result: Result<(), Discard>) -> Input<'a> {
+    match result {
+        Ok(()) => Input::Consumed,
+        Err(discard) => Input::Discarded(discard),
+    }
 }

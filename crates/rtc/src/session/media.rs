@@ -1,0 +1,229 @@
+//! Audio of one session both ways: keys, RTP, reports.
+//!
+//! Before the keys are there, the client's first packets are held (case R15): its media may overtake its last DTLS
+//! flight, and is sent in the same instant.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::types::{MediaFrame, OutgoingFrame, Stats};
+use crate::rtcp::{Item, NtpClock, ReceiveStats, SendStats};
+use crate::rtp::{Header, Packet};
+use crate::sdp::AudioSetup;
+use crate::{Discard, Path, rtcp, srtp};
+
+/// RTP clock of Opus (RFC 7587 §4.1).
+const CLOCK_RATE: u32 = 48_000;
+
+/// Streams of the client's whose loss is counted. One speaks at a time; a new SSRC replaces the oldest (case R04).
+const STREAMS_MAX: usize = 8;
+
+/// 200 ms of 20 ms packets.
+const HELD_MAX: usize = 10;
+
+/// Later than this, audio is of no use to a conversation.
+const HELD_FOR: Duration = Duration::from_millis(200);
+
+/// The audio part of a session.
+pub(super) struct Media {
+    setup: Option<AudioSetup>,
+    keys: Option<(srtp::Sender, srtp::Receiver)>,
+    held: VecDeque<Held>,
+    /// In the order of their first packet.
+    streams: Vec<ReceiveStats>,
+    sent: SendStats,
+    clock: NtpClock,
+    /// Of the next packet of ours.
+    seq: u16,
+    timestamp_offset: u32,
+}
+
+struct Held {
+    at: Instant,
+    path: Path,
+    packet: Vec<u8>,
+}
+
+/// An authentic packet of the client's: its plain length, and what it is.
+pub(super) struct Opened {
+    pub(super) length: usize,
+    pub(super) kind: Kind,
+    /// No packet of its stream is ahead of it: where it came from is where the client is.
+    pub(super) newest: bool,
+}
+
+/// By payload type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Opus with something in it.
+    Opus,
+    /// Negotiated, of no interest: comfort noise, telephone-event, padding alone.
+    Other,
+    /// Not negotiated.
+    Unknown,
+}
+
+impl Media {
+    /// `seed`: 6 random bytes at least.
+    pub(super) fn new(now: Instant, setup: Option<AudioSetup>, seed: &[u8; 32]) -> Self {
+        let ssrc = setup.as_ref().map_or(0, |audio| audio.ssrc);
+        Self {
+            setup,
+            keys: None,
+            held: VecDeque::new(),
+            streams: Vec::new(),
+            sent: SendStats::new(ssrc, CLOCK_RATE),
+            clock: NtpClock::new(now, Duration::ZERO),
+            // RFC 3711 §3.3.1 and its errata: a start in the lower half keeps a lost first packet from looking like a wrap.
+            seq: u16::from_be_bytes([seed[0] & 0x7F, seed[1]]),
+            timestamp_offset: u32::from_be_bytes([seed[2], seed[3], seed[4], seed[5]]),
+        }
+    }
+
+    /// DTLS gave keys.
+    pub(super) fn start(&mut self, keys: (srtp::Sender, srtp::Receiver)) {
+        self.keys = Some(keys);
+    }
+
+    /// The session is closed.
+    pub(super) fn stop(&mut self) {
+        self.keys = None;
+        self.held = VecDeque::new();
+    }
+
+    /// Whether there are keys.
+    pub(super) fn started(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    /// Keeps a packet for the time there are keys.
+    pub(super) fn hold(&mut self, now: Instant, path: Path, packet: &[u8]) -> Result<(), Discard> {
+        while self.held.front().is_some_and(|held| now.saturating_duration_since(held.at) > HELD_FOR) {
+            self.held.pop_front();
+        }
+        if self.held.len() == HELD_MAX {
+            return Err(Discard::BeforeKeys);
+        }
+        self.held.push_back(Held { at: now, path, packet: packet.to_vec() });
+        Ok(())
+    }
+
+    /// Takes the oldest held packet that is not too old, if there are keys.
+    pub(super) fn take_held(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Path> {
+        self.keys.as_ref()?;
+        loop {
+            let held = self.held.pop_front()?;
+            if now.saturating_duration_since(held.at) <= HELD_FOR {
+                buffer.clear();
+                buffer.extend_from_slice(&held.packet);
+                return Some(held.path);
+            }
+        }
+    }
+
+    /// Opens an RTP packet in place.
+    pub(super) fn open(&mut self, now: Instant, packet: &mut [u8], stats: &mut Stats) -> Result<Opened, Discard> {
+        let (_, receiver) = self.keys.as_mut().ok_or(Discard::BeforeKeys)?;
+        let length = receiver.open_rtp(packet)?;
+        let packet = Packet::parse(&packet[..length])?;
+        stats.media_received += 1;
+        let stream = self.stream(now, packet.ssrc);
+        stream.on_packet(now, packet.seq, packet.timestamp);
+        let newest = stream.highest_seq().is_some_and(|highest| highest & 0xFFFF == u32::from(packet.seq));
+        Ok(Opened { length, kind: self.kind(&packet), newest })
+    }
+
+    /// Reads a packet that [`Media::open`] found to be Opus.
+    pub(super) fn frame<'a>(&self, plain: &'a [u8]) -> Option<MediaFrame<'a>> {
+        let packet = Packet::parse(plain).ok()?;
+        let level = self.setup.as_ref().and_then(|audio| audio.audio_level_id);
+        Some(MediaFrame {
+            seq: packet.seq,
+            rtp_timestamp: packet.timestamp,
+            marker: packet.marker,
+            audio_level: level.and_then(|id| packet.audio_level(id)),
+            payload: packet.payload,
+        })
+    }
+
+    fn kind(&self, packet: &Packet<'_>) -> Kind {
+        match &self.setup {
+            Some(audio) if audio.opus == packet.payload_type && packet.payload.is_empty() => Kind::Other,
+            Some(audio) if audio.opus == packet.payload_type => Kind::Opus,
+            Some(audio) if audio.other.contains(&packet.payload_type) => Kind::Other,
+            _ => Kind::Unknown,
+        }
+    }
+
+    fn stream(&mut self, now: Instant, ssrc: u32) -> &mut ReceiveStats {
+        let at = match self.streams.iter().position(|stream| stream.ssrc() == ssrc) {
+            Some(at) => at,
+            None => {
+                if self.streams.len() == STREAMS_MAX {
+                    self.streams.remove(0);
+                }
+                self.streams.push(ReceiveStats::new(now, ssrc, CLOCK_RATE));
+                self.streams.len() - 1
+            }
+        };
+        &mut self.streams[at]
+    }
+
+    /// Takes an RTCP packet (RFC 3550 §6.4, §6.6).
+    pub(super) fn reports(&mut self, now: Instant, packet: &[u8], stats: &mut Stats) -> Result<(), Discard> {
+        let (_, receiver) = self.keys.as_mut().ok_or(Discard::BeforeKeys)?;
+        let plain = receiver.open_rtcp(packet)?;
+        let mut result = Ok(());
+        for item in rtcp::parse(&plain) {
+            match item {
+                Ok(Item::SenderReport { ssrc, info }) => {
+                    if let Some(stream) = self.streams.iter_mut().find(|stream| stream.ssrc() == ssrc) {
+                        stream.on_sender_report(now, &info);
+                    }
+                }
+                Ok(Item::Block(block)) => self.sent.on_block(now, &self.clock, &block),
+                Ok(Item::Bye { ssrc }) => self.streams.retain(|stream| stream.ssrc() != ssrc),
+                Err(discard) => result = Err(discard),
+            }
+        }
+        stats.reported_lost = self.sent.reported_lost();
+        if let Some(rtt) = self.sent.rtt() {
+            stats.rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
+        }
+        result
+    }
+
+    /// Our compound report, sealed.
+    pub(super) fn write_report(&mut self, now: Instant) -> Option<Vec<u8>> {
+        let (sender, _) = self.keys.as_mut()?;
+        let audio = self.setup.as_ref()?;
+        let mut report = Vec::with_capacity(128);
+        rtcp::write_report(&mut report, now, &self.clock, &audio.cname, &mut self.sent, self.streams.iter_mut());
+        Some(sender.seal_rtcp(&report))
+    }
+
+    /// Whether the client takes audio from us.
+    pub(super) fn sends(&self) -> bool {
+        self.setup.as_ref().is_some_and(|audio| audio.send)
+    }
+
+    /// Writes one packet, sealed, to `out`. Whether it did: there must be keys and negotiated audio.
+    pub(super) fn seal(&mut self, now: Instant, frame: OutgoingFrame<'_>, out: &mut Vec<u8>) -> bool {
+        let (Some((sender, _)), Some(audio)) = (&mut self.keys, &self.setup) else { return false };
+        let timestamp = frame.rtp_timestamp.wrapping_add(self.timestamp_offset);
+        let header = Header {
+            marker: frame.marker,
+            payload_type: audio.opus,
+            seq: self.seq,
+            timestamp,
+            ssrc: audio.ssrc,
+        };
+        out.clear();
+        header.write(out);
+        out.extend_from_slice(frame.payload);
+        sender.seal_rtp(out);
+        self.seq = self.seq.wrapping_add(1);
+        self.sent.on_packet(now, timestamp, frame.payload.len());
+        true
+    }
+}

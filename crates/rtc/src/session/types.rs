@@ -1,0 +1,187 @@
+//! What a session takes and tells.
+
+use std::net::SocketAddr;
+
+use crate::{Discard, SrtpProfile};
+
+/// A 4-tuple seen from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    /// Our address that received the datagram, or sends it.
+    pub local: SocketAddr,
+    /// The client's address.
+    pub remote: SocketAddr,
+}
+
+/// An RTP packet of the client's, opened in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MediaFrame<'a> {
+    /// RTP sequence number.
+    pub seq: u16,
+    /// RTP timestamp, 48 kHz.
+    pub rtp_timestamp: u32,
+    /// RTP marker: first packet of a talkspurt.
+    pub marker: bool,
+    /// RFC 6464 level in -dBov (0 loud, 127 silent), when sent.
+    pub audio_level: Option<u8>,
+    /// One Opus packet, not empty.
+    pub payload: &'a [u8],
+}
+
+/// What became of a datagram.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Input<'a> {
+    /// Audio of the client's.
+    Media(MediaFrame<'a>),
+    /// Used up inside (STUN, DTLS, SCTP, RTCP, held or non-Opus RTP). Drain transmits and events.
+    Consumed,
+    /// Dropped.
+    Discarded(Discard),
+}
+
+/// A data channel, by its SCTP stream id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChannelId(pub u16);
+
+/// RFC 8831 §8: the two kinds of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageKind {
+    /// UTF-8.
+    Text,
+    /// Any bytes.
+    Binary,
+}
+
+/// What a session tells its driver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// DTLS is connected and the client's fingerprint matched: media and messages may be sent.
+    Connected {
+        /// On the wire: 0xFEFD for DTLS 1.2, 0xFEFC for 1.3.
+        version: u16,
+        /// Agreed protection.
+        profile: SrtpProfile,
+    },
+    /// The client opened a data channel (RFC 8832).
+    ChannelOpened {
+        /// Which.
+        channel: ChannelId,
+        /// Its label, e.g. `oai-events`.
+        label: String,
+    },
+    /// A whole message arrived.
+    Message {
+        /// On which channel.
+        channel: ChannelId,
+        /// Text or binary.
+        kind: MessageKind,
+        /// The bytes; empty messages are empty here.
+        data: Vec<u8>,
+    },
+    /// A data channel is closed.
+    ChannelClosed {
+        /// Which.
+        channel: ChannelId,
+    },
+    /// Add this 4-tuple to the routing table: a check from it was valid.
+    PathAdded(Path),
+    /// Remove this 4-tuple: no valid check for 30 s, or displaced by a ninth.
+    PathRemoved(Path),
+    /// The end. Nothing follows but the last transmits.
+    Closed(CloseReason),
+}
+
+/// Why a session ended, and by whose doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// The client sent close_notify.
+    PeerClosed,
+    /// [`Session::close`] was called.
+    LocalClosed,
+    /// No valid check for [`Config::consent_timeout`].
+    ConsentExpired,
+    /// DTLS did not connect within [`Config::setup_timeout`].
+    SetupTimeout,
+    /// The client's certificate is not the one its offer names.
+    FingerprintMismatch,
+    /// The DTLS engine gave up, with no common SRTP profile among the reasons.
+    DtlsFailed,
+}
+
+impl CloseReason {
+    /// The value of the metric's label `reason`.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::PeerClosed => "peer_closed",
+            Self::LocalClosed => "local_closed",
+            Self::ConsentExpired => "consent_expired",
+            Self::SetupTimeout => "setup_timeout",
+            Self::FingerprintMismatch => "fingerprint_mismatch",
+            Self::DtlsFailed => "dtls_failed",
+        }
+    }
+}
+
+/// A datagram to send; its bytes were written to the buffer given to [`Session::poll_transmit`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Transmit {
+    /// Where to.
+    pub path: Path,
+}
+
+/// One Opus packet to the client.
+#[derive(Debug, Clone, Copy)]
+pub struct OutgoingFrame<'a> {
+    /// 48 kHz ticks; the session adds its own random offset.
+    pub rtp_timestamp: u32,
+    /// First packet after silence.
+    pub marker: bool,
+    /// One Opus packet.
+    pub payload: &'a [u8],
+}
+
+/// Why a frame was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendMediaError {
+    /// DTLS is not connected yet, or the session is closed.
+    #[error("the session is not connected")]
+    NotConnected,
+    /// The offer takes no audio from us.
+    #[error("the client receives no audio")]
+    NotNegotiated,
+}
+
+/// Why a message was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SendMessageError {
+    /// No such channel is open.
+    #[error("the channel is not open")]
+    NotOpen,
+    /// Larger than the client accepts (`a=max-message-size`).
+    #[error("the message is larger than the client's limit of {limit} bytes")]
+    TooLarge {
+        /// The client's limit in bytes.
+        limit: u64,
+    },
+    /// The send queue (2 MB) is full.
+    #[error("the send queue is full")]
+    QueueFull,
+}
+
+/// Plain counters of one session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// RTP packets opened.
+    pub media_received: u64,
+    /// RTP packets sent.
+    pub media_sent: u64,
+    /// Valid checks answered.
+    pub checks_answered: u64,
+    /// Our packets that the client reported lost, cumulative, from its last receiver report.
+    pub reported_lost: u32,
+    /// Round trip from the client's receiver report, in microseconds; 0 until known.
+    pub rtt_us: u32,
+}
