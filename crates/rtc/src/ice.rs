@@ -20,6 +20,9 @@
 //! RFC 7675 lets a full agent ask for consent. A lite agent cannot ask: every valid check counts as consent, answered
 //! whether it nominates or not, and [`Timings::consent`] without one on any path ends the session.
 
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
 use crate::stun::{Check, IntegrityKey, Refusal, write_refusal, write_success};

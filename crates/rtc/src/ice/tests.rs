@@ -1,0 +1,292 @@
+//! One agent, virtual time, checks from the other end of a wire.
+
+#[path = "../../tests/stun/request.rs"]
+#[expect(dead_code, reason = "the builder is shared with tests of malformed requests")]
+mod request;
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use request::{ICE_CONTROLLED, LOCAL_UFRAG, PASSWORD, Request, USE_CANDIDATE, USERNAME};
+
+use super::{Agent, CheckOutcome, Expired, PATH_LIFETIME, PATHS_MAX, Timings};
+use crate::stun::{IntegrityKey, Refusal};
+use crate::{Discard, Path};
+
+const SETUP: Duration = Duration::from_secs(20);
+const CONSENT: Duration = Duration::from_secs(30);
+const SECOND: Duration = Duration::from_secs(1);
+
+struct Fixture {
+    agent: Agent,
+    start: Instant,
+    now: Instant,
+    out: Vec<u8>,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let now = Instant::now();
+        let timings = Timings { setup: SETUP, consent: CONSENT };
+        let agent = Agent::new(now, IntegrityKey::new(PASSWORD), LOCAL_UFRAG, timings);
+        Self { agent, start: now, now, out: Vec::new() }
+    }
+
+    fn at(&mut self, since_start: Duration) -> &mut Self {
+        self.now = self.start + since_start;
+        self
+    }
+
+    fn send(&mut self, path: Path, datagram: &[u8]) -> Result<CheckOutcome, Discard> {
+        self.agent.handle_check(self.now, path, datagram, &mut self.out)
+    }
+
+    fn check(&mut self, path: Path) -> CheckOutcome {
+        self.send(path, &Request::browser().sealed()).unwrap()
+    }
+
+    fn nominate(&mut self, path: Path) -> CheckOutcome {
+        self.send(path, &Request::browser().with(USE_CANDIDATE, &[]).sealed()).unwrap()
+    }
+
+    fn due(&mut self) -> Vec<Expired> {
+        std::iter::from_fn(|| self.agent.handle_timeout(self.now)).collect()
+    }
+}
+
+fn path(port: u16) -> Path {
+    Path { local: SocketAddr::from(([192, 0, 2, 1], 3478)), remote: SocketAddr::from(([198, 51, 100, 1], port)) }
+}
+
+fn answered(added: bool, nominated: bool, moved: bool) -> CheckOutcome {
+    CheckOutcome::Answered { added, displaced: None, nominated, moved }
+}
+
+#[test]
+fn the_first_check_selects_its_path_without_nomination() {
+    let mut f = Fixture::new();
+    assert_eq!(f.agent.selected(), None);
+    assert!(!f.agent.is_checked(path(1), f.now));
+    assert_eq!(f.check(path(1)), answered(true, false, true));
+    assert_eq!(f.agent.selected(), Some(path(1)));
+    assert!(f.agent.is_checked(path(1), f.now));
+    assert!(!f.agent.is_checked(path(2), f.now));
+}
+
+#[test]
+fn a_check_without_nomination_adds_its_path_and_moves_nothing() {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1));
+    assert_eq!(f.check(path(2)), answered(true, false, false));
+    assert_eq!(f.agent.selected(), Some(path(1)));
+    assert!(f.agent.is_checked(path(2), f.now));
+}
+
+#[test]
+fn nomination_moves_to_its_path_and_back() {
+    let mut f = Fixture::new();
+    let _ = f.nominate(path(1));
+    assert_eq!(f.nominate(path(2)), answered(true, true, true));
+    assert_eq!(f.nominate(path(2)), answered(false, true, false));
+    assert_eq!(f.nominate(path(1)), answered(false, true, true));
+    assert_eq!(f.agent.selected(), Some(path(1)));
+}
+
+/// The same remote address seen at two addresses of ours makes two paths.
+#[test]
+fn paths_differ_by_their_local_address() {
+    let mut f = Fixture::new();
+    let other = Path { local: SocketAddr::from(([192, 0, 2, 2], 3478)), ..path(1) };
+    let _ = f.check(path(1));
+    assert_eq!(f.nominate(other), answered(true, true, true));
+    assert_eq!(f.agent.selected(), Some(other));
+}
+
+/// Firefox dies mid-turn of consent checks that go unanswered because they nominate nothing.
+#[test]
+fn every_consent_check_is_answered() {
+    let mut f = Fixture::new();
+    let _ = f.nominate(path(1));
+    for second in 1..100 {
+        f.at(SECOND * second);
+        assert_eq!(f.check(path(1)), answered(false, false, false));
+        assert_eq!(f.out[..2], [0x01, 0x01], "success at {second} s");
+        assert_eq!(f.due(), []);
+    }
+}
+
+#[test]
+fn i09_a_forged_check_changes_nothing_and_is_not_answered() {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1));
+    let forged = Request::browser().with(USE_CANDIDATE, &[]).integrity("a guess of 22 letters.").fingerprint().bytes();
+    f.at(SECOND);
+    assert_eq!(f.send(path(666), &forged), Err(Discard::StunIntegrity));
+    assert!(f.out.is_empty());
+    assert!(!f.agent.is_checked(path(666), f.now));
+    assert_eq!(f.agent.selected(), Some(path(1)));
+    assert_eq!(f.agent.poll_timeout(), Some(f.start + CONSENT), "a forged check is no consent");
+}
+
+#[test]
+fn a_check_for_another_ufrag_is_dropped_though_its_key_is_right() {
+    let mut f = Fixture::new();
+    let request = Request::empty().with(USERNAME, b"server2:cli").sealed();
+    assert_eq!(f.send(path(1), &request), Err(Discard::StunIntegrity));
+    assert_eq!(f.agent.selected(), None);
+}
+
+#[test]
+fn any_ufrag_of_the_client_is_taken() {
+    let mut f = Fixture::new();
+    let request = Request::empty().with(USERNAME, b"server:another").sealed();
+    assert_eq!(f.send(path(1), &request), Ok(answered(true, false, true)));
+}
+
+#[test]
+fn i12_a_client_that_says_controlled_is_refused_then_switches_and_connects() {
+    let mut f = Fixture::new();
+    let controlled = Request::empty().with(USERNAME, b"server:cli").with(ICE_CONTROLLED, &[0; 8]);
+    assert_eq!(f.send(path(1), &controlled.sealed()), Ok(CheckOutcome::Refused(Refusal::RoleConflict)));
+    assert_eq!(f.out[..2], [0x01, 0x11]);
+    assert_eq!(f.agent.selected(), None);
+    assert_eq!(f.nominate(path(1)), answered(true, true, true));
+}
+
+/// An unauthenticated ICE-CONTROLLED must not turn anybody's role.
+#[test]
+fn i12_role_conflict_is_told_to_nobody_without_the_key() {
+    let mut f = Fixture::new();
+    let forged = Request::browser().with(ICE_CONTROLLED, &[0; 8]).integrity("guess").fingerprint().bytes();
+    assert_eq!(f.send(path(1), &forged), Err(Discard::StunIntegrity));
+    assert!(f.out.is_empty());
+}
+
+#[test]
+fn i07_an_unknown_required_attribute_makes_no_path() {
+    let mut f = Fixture::new();
+    let request = Request::browser().with(0x7F01, &[]).sealed();
+    assert_eq!(f.send(path(1), &request), Ok(CheckOutcome::Refused(Refusal::UnknownAttributes)));
+    assert!(!f.agent.is_checked(path(1), f.now));
+}
+
+#[test]
+fn a_ninth_path_displaces_the_one_checked_longest_ago_but_the_selected() {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1)); // selected, and the oldest
+    for port in 2..=8 {
+        f.at(SECOND * u32::from(port));
+        let _ = f.check(path(port));
+    }
+    let _ = f.check(path(2)); // renewed
+    let outcome = f.check(path(9));
+    assert_eq!(
+        outcome,
+        CheckOutcome::Answered { added: true, displaced: Some(path(3)), nominated: false, moved: false }
+    );
+    assert_eq!(f.agent.paths().count(), PATHS_MAX);
+    assert!(!f.agent.is_checked(path(3), f.now));
+    assert_eq!(f.agent.selected(), Some(path(1)));
+}
+
+#[test]
+fn a_thousand_ports_keep_eight_paths() {
+    let mut f = Fixture::new();
+    for port in 0..1000 {
+        let _ = f.nominate(path(port));
+    }
+    assert_eq!(f.agent.paths().collect::<Vec<_>>(), (992..1000).map(path).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_path_lives_thirty_seconds_from_its_last_check() {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1));
+    f.at(SECOND * 10);
+    let _ = f.check(path(2));
+    f.at(SECOND * 12);
+    let _ = f.check(path(1));
+
+    f.at(SECOND * 10 + PATH_LIFETIME - Duration::from_nanos(1));
+    assert_eq!(f.due(), []);
+    assert!(f.agent.is_checked(path(2), f.now));
+    assert_eq!(f.agent.poll_timeout(), Some(f.start + SECOND * 10 + PATH_LIFETIME));
+
+    f.at(SECOND * 10 + PATH_LIFETIME);
+    assert!(!f.agent.is_checked(path(2), f.now), "even before the timeout is handled");
+    assert_eq!(f.due(), [Expired::Path(path(2))]);
+    assert_eq!(f.agent.selected(), Some(path(1)));
+}
+
+/// A client whose address changed and that never nominates anew.
+#[test]
+fn the_path_checked_last_follows_when_the_selected_one_expires() {
+    let mut f = Fixture::new();
+    let _ = f.nominate(path(1));
+    let _ = f.check(path(2));
+    for second in [5, 10, 15, 20, 25] {
+        f.at(SECOND * second);
+        let _ = f.check(path(3));
+    }
+    f.at(PATH_LIFETIME);
+    assert_eq!(f.due(), [Expired::Path(path(1)), Expired::Path(path(2))]);
+    assert_eq!(f.agent.selected(), Some(path(3)));
+}
+
+#[test]
+fn i15_consent_expires_thirty_seconds_after_the_last_valid_check() {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1));
+    f.at(SECOND * 25); // every check between was lost
+    let _ = f.check(path(1));
+    f.at(SECOND * 25 + CONSENT - Duration::from_nanos(1));
+    assert_eq!(f.due(), []);
+    assert_eq!(f.agent.poll_timeout(), Some(f.start + SECOND * 25 + CONSENT));
+    f.at(SECOND * 25 + CONSENT);
+    assert_eq!(f.due(), [Expired::Consent, Expired::Path(path(1))]);
+    assert_eq!(f.agent.selected(), None);
+    assert_eq!(f.agent.poll_timeout(), None);
+}
+
+/// Any path's checks will do.
+#[test]
+fn consent_is_the_sessions_not_the_paths() {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1));
+    f.at(SECOND * 20);
+    let _ = f.check(path(2));
+    f.at(SECOND * 40);
+    assert_eq!(f.due(), [Expired::Path(path(1))]);
+    f.at(SECOND * 50);
+    assert_eq!(f.due(), [Expired::Consent, Expired::Path(path(2))]);
+}
+
+#[test]
+fn i11_the_first_check_may_come_until_the_setup_timeout() {
+    let mut f = Fixture::new();
+    assert_eq!(f.agent.poll_timeout(), Some(f.start + SETUP));
+    f.at(SECOND * 8);
+    assert_eq!(f.due(), []);
+    assert_eq!(f.check(path(1)), answered(true, false, true));
+    assert_eq!(f.agent.poll_timeout(), Some(f.start + SECOND * 8 + CONSENT));
+}
+
+#[test]
+fn without_any_check_the_setup_timeout_ends_it_once() {
+    let mut f = Fixture::new();
+    f.at(SETUP);
+    assert_eq!(f.due(), [Expired::Consent]);
+    assert_eq!(f.agent.poll_timeout(), None);
+    f.at(SETUP * 2);
+    assert_eq!(f.due(), []);
+}
+
+#[test]
+fn no_garbage_makes_a_path() {
+    let mut f = Fixture::new();
+    let request = Request::browser().sealed();
+    for end in 0..request.len() {
+        assert!(f.send(path(1), &request[..end]).is_err());
+    }
+    assert_eq!(f.agent.paths().count(), 0);
+}
