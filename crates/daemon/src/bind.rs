@@ -72,9 +72,12 @@ fn holder(address: SocketAddr, transport: Transport) -> Option<String> {
     if inodes.is_empty() {
         return None;
     }
-    let processes = fs::read_dir("/proc").ok()?.filter_map(Result::ok);
-    processes.filter(|process| holds(&process.path().join("fd"), &inodes)).find_map(|process| {
-        let pid = process.file_name().into_string().ok()?;
+    fs::read_dir("/proc").ok()?.filter_map(Result::ok).find_map(|process| {
+        // Everything else in /proc is no process, or is this one under another name.
+        let pid: u32 = process.file_name().to_str()?.parse().ok()?;
+        if !holds(&process.path().join("fd"), &inodes) {
+            return None;
+        }
         let name = fs::read_to_string(process.path().join("comm")).ok()?;
         Some(format!("process {pid} ({})", name.trim()))
     })

@@ -99,15 +99,19 @@ fn read_document<C: Checked>(document: &Document<'_>) -> (Option<C>, Vec<Problem
             Ok(config) => {
                 let mut found = Problems::new();
                 config.check(&mut found);
-                let new: Vec<_> =
-                    found.into_vec().into_iter().filter(|problem| !is_known(&problems, &problem.key)).collect();
-                problems.extend(new.into_iter().map(|problem| document.place_of(problem)));
+                let news = found.into_vec().into_iter().filter(|problem| !is_known(&problems, &problem.key));
+                let news: Vec<_> = news.map(|problem| document.place_of(problem)).collect();
+                problems.extend(news);
                 return (Some(config), problems);
             }
             Err(error) => error,
         };
         let at = error.span().and_then(|span| document.locate(&span));
-        problems.push(explain::problem(at.as_ref(), error.message()));
+        // A value that was wrong and was taken out is missed afterwards.
+        let missing = at.as_ref().zip(explain::missing(error.message())).map(|(at, name)| format!("{}.{name}", at.key));
+        if !missing.is_some_and(|missing| problems.iter().any(|problem| problem.key == missing)) {
+            problems.push(explain::problem(at.as_ref(), error.message()));
+        }
         let removed = error.span().is_some_and(|span| rest.remove(&span));
         if !removed {
             break;
@@ -116,10 +120,14 @@ fn read_document<C: Checked>(document: &Document<'_>) -> (Option<C>, Vec<Problem
     (None, problems)
 }
 
-/// Whether a problem of this key, or of a table around it, is known: what a default in its place violates is
-/// no news.
+/// Whether a problem of this key, of a table around it or of another element of its list is known: what a default
+/// in its place violates is no news, and an element that was taken out renumbers those behind it.
 fn is_known(problems: &[Problem], key: &str) -> bool {
+    let list = key.split_once('[').map(|(list, _)| list);
     problems.iter().any(|problem| {
-        key.strip_prefix(problem.key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        let within = |key: &str| {
+            key.strip_prefix(problem.key.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        within(key) || list.is_some_and(|list| problem.key.split_once('[').is_some_and(|(known, _)| known == list))
     })
 }

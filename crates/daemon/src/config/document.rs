@@ -76,7 +76,8 @@ impl Text {
 impl<'t> Document<'t> {
     /// Parses all of it, or reports all that is not TOML.
     pub(super) fn parse(text: &'t Text) -> Result<Self, Vec<Problem>> {
-        let (mut root, errors) = DeTable::parse_recoverable(&text.file);
+        let (mut root, mut errors) = DeTable::parse_recoverable(&text.file);
+        errors.sort_by_key(|error| error.span().map(|span| span.start));
         let mut errors: Vec<Problem> = errors.iter().map(|error| text.syntax_problem(error)).collect();
         for assignment in &text.assignments {
             match DeTable::parse(assignment) {

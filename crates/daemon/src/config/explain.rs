@@ -15,6 +15,11 @@ pub(super) fn problem(at: Option<&Entry>, message: &str) -> Problem {
     }
 }
 
+/// The key that serde misses in a table, if that is the message.
+pub(super) fn missing(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.split('`').next()
+}
+
 fn fix(reason: &str) -> String {
     let names = quoted(reason);
     if reason.starts_with("unknown field") {
@@ -23,8 +28,7 @@ fn fix(reason: &str) -> String {
     if reason.starts_with("unknown variant") {
         return unknown(&names, "this value", "the values are");
     }
-    if reason.starts_with("missing field") {
-        let name = names.first().copied().unwrap_or("it");
+    if let Some(name) = missing(reason) {
         return format!("add a line `{name} = ...` to this table");
     }
     if reason.contains("socket address") {
