@@ -1,0 +1,337 @@
+//! The edge's config, as `deploy/edge.toml` has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use daemon::{Problem, Problems};
+use link::ids::{EdgeId, TransceiverId};
+use serde::Deserialize;
+
+use crate::signaling::ECHO;
+
+/// Everything that can be set. Each key's effect and cost stand in `deploy/edge.toml`, which equals the defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// This edge among all of the deployment: 1 to 65535. Defaults to 1.
+    pub id: u16,
+    /// Worker threads, one socket each; 0 takes one per core. Defaults to 0.
+    pub workers: usize,
+    /// The UDP port of all media. Defaults to `127.0.0.1:3478`.
+    pub media_bind: SocketAddr,
+    /// Addresses that answers advertise, `IP` or `IP:port`. Defaults to `["127.0.0.1"]`.
+    pub public: Vec<String>,
+    /// Further addresses to advertise, for clients of the same network. Defaults to `[]`.
+    pub internal: Vec<String>,
+    /// Signaling and the page. Defaults to `127.0.0.1:8080`.
+    pub http_bind: SocketAddr,
+    /// Health and metrics. Defaults to `127.0.0.1:9080`.
+    pub admin_bind: SocketAddr,
+    /// The address from which links are dialed; its port must be 0, as each worker has a socket of its own. Defaults to
+    /// `127.0.0.1:0`.
+    pub link_bind: SocketAddr,
+    /// The name of `models` taken when a client asks for none, or for an unknown one. Defaults to `parrot`.
+    pub default_model: String,
+    /// Calls that the edge answers itself (model `echo`) at once. ~15 KiB each. Defaults to 1000.
+    pub echo_seats: u32,
+    /// Keys and certificates. Empty means `$XDG_STATE_HOME/fronthaul`. Defaults to empty.
+    pub state_dir: PathBuf,
+    /// Time from the answer to the client's first check, and from there to DTLS. Defaults to 30000.
+    pub setup_timeout_ms: u64,
+    /// Time without a check after which a client counts as gone. Defaults to 30000.
+    pub consent_timeout_ms: u64,
+    /// Time that running calls are given when the edge is told to stop. Defaults to 10000.
+    pub drain_timeout_ms: u64,
+    /// Names that clients may ask for, and the model that serves each; `echo` is the edge itself. Defaults to `echo`,
+    /// `loopback` and `parrot`, each by its own name.
+    pub models: BTreeMap<String, String>,
+    /// Where calls may go. Defaults to transceiver 1 at `127.0.0.1:7443`.
+    pub transceivers: Vec<TransceiverConfig>,
+    /// Log lines.
+    pub log: daemon::log::Config,
+}
+
+/// One transceiver.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransceiverConfig {
+    /// Its id, which its certificate must name.
+    pub id: u32,
+    /// Where its link listens.
+    pub address: SocketAddr,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Self {
+            id: 1,
+            workers: 0,
+            media_bind: local(3478),
+            public: vec!["127.0.0.1".to_owned()],
+            internal: Vec::new(),
+            http_bind: local(8080),
+            admin_bind: local(9080),
+            link_bind: local(0),
+            default_model: "parrot".to_owned(),
+            echo_seats: 1000,
+            state_dir: PathBuf::new(),
+            setup_timeout_ms: 30_000,
+            consent_timeout_ms: 30_000,
+            drain_timeout_ms: 10_000,
+            models: ["echo", "loopback", "parrot"].map(|name| (name.to_owned(), name.to_owned())).into(),
+            transceivers: vec![TransceiverConfig { id: 1, address: local(7443) }],
+            log: daemon::log::Config::default(),
+        }
+    }
+}
+
+impl daemon::config::Checked for Config {
+    fn check(&self, problems: &mut Problems) {
+        problems.require(self.id != 0, "id", self.id, "0 is no edge", "choose a number from 1 to 65535");
+        problems.require(
+            self.workers <= 256,
+            "workers",
+            self.workers,
+            "more workers than any machine has cores",
+            "write 0 for one per core",
+        );
+        problems.require(
+            self.link_bind.port() == 0,
+            "link_bind",
+            format_args!("\"{}\"", self.link_bind),
+            "each worker dials from a port of its own",
+            "write port 0",
+        );
+        for (key, value) in [("setup_timeout_ms", self.setup_timeout_ms), ("consent_timeout_ms", self.consent_timeout_ms)]
+        {
+            problems.require(
+                (1_000..=600_000).contains(&value),
+                key,
+                value,
+                "a client checks each few seconds: less ends good calls, more keeps dead ones",
+                "choose 1000 to 600000",
+            );
+        }
+        problems.require(
+            self.drain_timeout_ms <= 86_400_000,
+            "drain_timeout_ms",
+            self.drain_timeout_ms,
+            "longer than a day",
+            "choose 0 to 86400000",
+        );
+        self.check_models(problems);
+        self.check_transceivers(problems);
+        if let Err(found) = self.candidates(self.media_bind.port()) {
+            found.into_iter().for_each(|problem| problems.push(problem));
+        }
+        self.log.check(problems);
+    }
+}
+
+impl Config {
+    /// The id.
+    #[must_use]
+    pub fn edge(&self) -> EdgeId {
+        EdgeId(self.id)
+    }
+
+    /// Worker threads, with 0 resolved.
+    #[must_use]
+    pub fn worker_count(&self) -> usize {
+        if self.workers == 0 { net::pin::cores().len().max(1) } else { self.workers }
+    }
+
+    /// Timers of each session.
+    #[must_use]
+    pub fn session(&self) -> rtc::Config {
+        rtc::Config {
+            setup_timeout: Duration::from_millis(self.setup_timeout_ms),
+            consent_timeout: Duration::from_millis(self.consent_timeout_ms),
+            ..rtc::Config::default()
+        }
+    }
+
+    /// The advertised addresses in order of preference, public ones first; `port` is taken where none is written.
+    ///
+    /// # Errors
+    /// Every address that no client could reach.
+    pub fn candidates(&self, port: u16) -> Result<Vec<SocketAddr>, Vec<Problem>> {
+        let mut found = Vec::new();
+        let mut problems = Vec::new();
+        for (key, list) in [("public", &self.public), ("internal", &self.internal)] {
+            for text in list {
+                match advertised(text, port).and_then(|address| self.reachable(address).map(|()| address)) {
+                    Ok(address) if found.contains(&address) => {}
+                    Ok(address) => found.push(address),
+                    Err((reason, fix)) => problems.push(Problem::new(key, format_args!("{text:?}"), reason, fix)),
+                }
+            }
+        }
+        if found.is_empty() && problems.is_empty() {
+            let reason = "no address is advertised, so no client can reach this edge";
+            problems.push(Problem::new("public", "[]", reason, "write the address that clients reach, such as \"192.0.2.1\""));
+        }
+        if problems.is_empty() { Ok(found) } else { Err(problems) }
+    }
+
+    /// Whether something listens behind an advertised address, as far as that can be told from here: behind a 1:1 NAT
+    /// the address is not ours.
+    fn reachable(&self, address: SocketAddr) -> Result<(), Refusal> {
+        let bind = self.media_bind.ip();
+        if bind.is_loopback() && !address.ip().is_loopback() {
+            let fix = format!("set media_bind to \"0.0.0.0:{0}\" or \"[::]:{0}\"", self.media_bind.port());
+            return Err((format!("media_bind {} takes packets of this machine only", self.media_bind), fix));
+        }
+        if bind.is_ipv4() && address.is_ipv6() {
+            let fix = format!("set media_bind to \"[::]:{}\", which takes both", self.media_bind.port());
+            return Err((format!("media_bind {} takes no IPv6", self.media_bind), fix));
+        }
+        Ok(())
+    }
+
+    fn check_models(&self, problems: &mut Problems) {
+        problems.require(
+            self.models.contains_key(&self.default_model),
+            "default_model",
+            format_args!("{:?}", self.default_model),
+            "no such name in [models]",
+            format_args!("add it there, or choose one of {:?}", self.models.keys().collect::<Vec<_>>()),
+        );
+        let needs_transceiver = self.models.values().any(|model| model != ECHO);
+        problems.require(
+            !needs_transceiver || !self.transceivers.is_empty(),
+            "transceivers",
+            "[]",
+            "models other than echo are served by transceivers",
+            "name one in [[transceivers]], or leave only echo in [models]",
+        );
+    }
+
+    fn check_transceivers(&self, problems: &mut Problems) {
+        let mut seen = BTreeSet::new();
+        for transceiver in &self.transceivers {
+            let id = TransceiverId(transceiver.id);
+            problems.require(
+                transceiver.id != 0 && seen.insert(id),
+                "transceivers.id",
+                transceiver.id,
+                "ids are unique, and 0 is the edge itself",
+                "give each transceiver the id of its own config",
+            );
+        }
+    }
+}
+
+/// Reason and fix.
+type Refusal = (String, String);
+
+/// Reads `IP` or `IP:port` and refuses what cannot be the address of one host that others reach.
+fn advertised(text: &str, port: u16) -> Result<SocketAddr, Refusal> {
+    let address = text
+        .parse::<SocketAddr>()
+        .or_else(|_| text.trim_matches(['[', ']']).parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port)))
+        .map_err(|_| {
+            let fix = "write an IP address, or an IP address and a port, such as \"192.0.2.1:3478\"";
+            ("not an address".to_owned(), fix.to_owned())
+        })?;
+    let refuse = |reason: &str, fix: &str| Err((reason.to_owned(), fix.to_owned()));
+    let fix = "write the address under which clients reach this host";
+    match address.ip() {
+        ip if ip.is_unspecified() => refuse("that is every address of this machine, and a client can dial none of it", fix),
+        ip if ip.is_multicast() => refuse("a multicast address is no host", fix),
+        IpAddr::V4(ip) if ip.is_broadcast() => refuse("a broadcast address is no host", fix),
+        IpAddr::V4(ip) if ip.is_link_local() => refuse("link-local addresses reach no further than one cable", fix),
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            refuse("link-local addresses reach no further than one cable", fix)
+        }
+        _ => Ok(address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daemon::Source;
+    use daemon::config::{Checked, load};
+
+    use super::*;
+
+    fn problems(config: &Config) -> Vec<String> {
+        let mut problems = Problems::new();
+        config.check(&mut problems);
+        problems.into_vec().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_file_in_deploy_equals_the_defaults() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/edge.toml");
+        assert_eq!(load::<Config>(&Source::file(file)).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_file_in_deploy_names_every_key() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/edge.toml");
+        let text = std::fs::read_to_string(file).unwrap();
+        let debug = format!("{:#?}", Config::default());
+        let keys = debug.lines().filter_map(|l| l.strip_prefix("    ")?.split_once(": ")).map(|(key, _)| key.trim());
+        for key in keys.filter(|key| !key.is_empty() && !key.contains(['"', ' '])) {
+            assert!(text.contains(key), "{key} is missing");
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_sound() {
+        assert_eq!(problems(&Config::default()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn addresses_that_no_client_can_dial_are_refused() {
+        for (text, reason) in [
+            ("0.0.0.0", "every address"),
+            ("[::]:3478", "every address"),
+            ("169.254.3.4", "link-local"),
+            ("fe80::1", "link-local"),
+            ("224.0.0.1", "multicast"),
+            ("255.255.255.255", "broadcast"),
+            ("edge.example", "not an address"),
+        ] {
+            let config = Config {
+                media_bind: "[::]:3478".parse().unwrap(),
+                public: vec![text.to_owned()],
+                ..Config::default()
+            };
+            let found = problems(&config);
+            assert!(found.len() == 1 && found[0].contains(reason) && found[0].contains(text), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_nothing_listens_on_is_refused() {
+        let config = Config { public: vec!["192.0.2.1".to_owned()], ..Config::default() };
+        assert!(problems(&config)[0].contains("0.0.0.0:3478"));
+        let bound = Config { media_bind: "0.0.0.0:3478".parse().unwrap(), ..config };
+        assert_eq!(bound.candidates(3478).unwrap(), ["192.0.2.1:3478".parse().unwrap()]);
+        let six = Config { public: vec!["2001:db8::1".to_owned()], ..bound };
+        assert!(problems(&six)[0].contains("IPv6"));
+    }
+
+    #[test]
+    fn public_addresses_come_before_internal_ones_and_keep_their_ports() {
+        let config = Config {
+            media_bind: "0.0.0.0:3478".parse().unwrap(),
+            public: vec!["192.0.2.1:443".to_owned()],
+            internal: vec!["10.0.0.1".to_owned(), "192.0.2.1:443".to_owned()],
+            ..Config::default()
+        };
+        let expected = ["192.0.2.1:443".parse().unwrap(), "10.0.0.1:5000".parse().unwrap()];
+        assert_eq!(config.candidates(5000).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_default_model_without_a_mapping_is_refused() {
+        let config = Config { default_model: "oracle".to_owned(), ..Config::default() };
+        assert!(problems(&config)[0].contains("oracle"));
+    }
+}

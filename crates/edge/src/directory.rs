@@ -1,0 +1,364 @@
+//! What workers and signaling share: which worker owns a session, where a 4-tuple belongs, and each worker's mailbox.
+//!
+//! Signaling inserts a session; the first worker that sees a valid check of it claims it by compare-and-swap; nobody else
+//! ever owns it. Workers come here only for what their own tables do not know, so running calls never touch it.
+//!
+//! # Invariant
+//!
+//! A session has at most one owner, for ever: `owner` leaves [`UNCLAIMED`] once, towards a worker or towards [`GONE`].
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crossbeam_queue::{ArrayQueue, SegQueue};
+use dashmap::DashMap;
+use link::ids::SessionId;
+use rtc::Path;
+use rtc::stun::IntegrityKey;
+use tokio::sync::Notify;
+
+use crate::seats::Seat;
+use crate::worker::CloseCause;
+
+/// No worker has claimed the session.
+const UNCLAIMED: u32 = u32::MAX;
+/// Ended before any worker claimed it.
+const GONE: u32 = u32::MAX - 1;
+
+/// Datagrams waiting for another worker. 1024 are 20 ms of 1000 calls that all reach the wrong worker; beyond that the
+/// oldest is dropped, as late media is worth less than fresh media.
+const HAND_OVER_QUEUE: usize = 1024;
+
+/// What a session needs from signaling, until a worker claims it.
+#[derive(Debug)]
+pub struct Pending {
+    /// What offer and answer agreed on.
+    pub setup: rtc::Setup,
+    /// What the call is for.
+    pub call: CallInfo,
+    /// Its seat; local when the edge answers itself.
+    pub seat: Seat,
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone)]
+pub struct CallInfo {
+    /// The model that serves it, which is the transceiver's name for it.
+    pub model: String,
+    /// The `session` part of the request as JSON; empty when there was none.
+    pub session_config: String,
+    /// Unix seconds.
+    pub created_at: u64,
+}
+
+/// A session of this edge.
+pub struct Entry {
+    owner: AtomicU32,
+    closing: AtomicBool,
+    pending: Mutex<Option<Box<Pending>>>,
+    /// Checks MESSAGE-INTEGRITY before anything is built.
+    pub key: IntegrityKey,
+}
+
+/// Who owns a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody yet.
+    Unclaimed,
+    /// This worker.
+    Worker(u32),
+    /// Nobody any more.
+    Gone,
+}
+
+impl Entry {
+    /// Who owns it.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        match self.owner.load(Ordering::Acquire) {
+            UNCLAIMED => Owner::Unclaimed,
+            GONE => Owner::Gone,
+            worker => Owner::Worker(worker),
+        }
+    }
+
+    /// Makes `worker` the owner and hands out what signaling left, unless somebody was faster.
+    pub fn claim(&self, worker: u32) -> Option<Box<Pending>> {
+        self.owner.compare_exchange(UNCLAIMED, worker, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        self.take_pending()
+    }
+
+    fn abandon(&self) -> Option<Box<Pending>> {
+        self.owner.compare_exchange(UNCLAIMED, GONE, Ordering::AcqRel, Ordering::Acquire).ok()?;
+        self.take_pending()
+    }
+
+    fn take_pending(&self) -> Option<Box<Pending>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A datagram on its way to the worker that owns its session.
+#[derive(Debug)]
+pub struct HandOver {
+    /// Where it came from and to.
+    pub path: Path,
+    /// The whole of it.
+    pub datagram: Vec<u8>,
+}
+
+/// What a worker is told from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// End this session.
+    Close {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        cause: CloseCause,
+    },
+    /// End every session.
+    CloseAll {
+        /// Why.
+        cause: CloseCause,
+    },
+    /// A session of another worker proved that it sits behind this 4-tuple.
+    PathTaken(Path),
+}
+
+/// What other threads left for one worker.
+pub struct Mailbox {
+    hand_overs: ArrayQueue<HandOver>,
+    /// Bounded by what is put in: one Close per session, one PathTaken per proven 4-tuple.
+    commands: SegQueue<Command>,
+    overflowed: AtomicU64,
+    notify: Notify,
+}
+
+impl Mailbox {
+    fn new() -> Self {
+        Self {
+            hand_overs: ArrayQueue::new(HAND_OVER_QUEUE),
+            commands: SegQueue::new(),
+            overflowed: AtomicU64::new(0),
+            notify: Notify::new(),
+        }
+    }
+
+    /// Leaves a datagram, displacing the oldest when there are too many.
+    pub fn hand_over(&self, hand_over: HandOver) {
+        if self.hand_overs.force_push(hand_over).is_some() {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+        }
+        self.notify.notify_one();
+    }
+
+    /// Leaves a command.
+    pub fn command(&self, command: Command) {
+        self.commands.push(command);
+        self.notify.notify_one();
+    }
+
+    /// The oldest datagram.
+    pub fn take_hand_over(&self) -> Option<HandOver> {
+        self.hand_overs.pop()
+    }
+
+    /// The oldest command.
+    pub fn take_command(&self) -> Option<Command> {
+        self.commands.pop()
+    }
+
+    /// Datagrams displaced since the start.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.overflowed.load(Ordering::Relaxed)
+    }
+
+    /// Returns once something was left. A token is kept, so nothing left before the call is missed.
+    pub async fn filled(&self) {
+        self.notify.notified().await;
+    }
+}
+
+/// The shared tables.
+pub struct Directory {
+    sessions: DashMap<SessionId, Arc<Entry>>,
+    paths: DashMap<Path, u32>,
+    mailboxes: Vec<Mailbox>,
+    /// Unclaimed sessions by the time at which they are given up. Sessions share one timeout, so the order of insertion
+    /// is the order of expiry; claimed ones stay until then, 24 bytes each.
+    expiries: Mutex<VecDeque<(Instant, SessionId)>>,
+    pending: AtomicU64,
+    expired: AtomicU64,
+}
+
+impl Directory {
+    /// Tables for this many workers.
+    #[must_use]
+    pub fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Self {
+            sessions: DashMap::new(),
+            paths: DashMap::new(),
+            mailboxes: (0..workers).map(|_| Mailbox::new()).collect(),
+            expiries: Mutex::new(VecDeque::new()),
+            pending: AtomicU64::new(0),
+            expired: AtomicU64::new(0),
+        })
+    }
+
+    /// Enters an answered call, to be claimed before `expires`. `false` when the id is taken.
+    pub fn insert(&self, session: SessionId, pending: Pending, expires: Instant) -> bool {
+        let entry = Entry {
+            owner: AtomicU32::new(UNCLAIMED),
+            closing: AtomicBool::new(false),
+            key: IntegrityKey::new(&pending.setup.local_password),
+            pending: Mutex::new(Some(Box::new(pending))),
+        };
+        match self.sessions.entry(session) {
+            dashmap::Entry::Occupied(_) => return false,
+            dashmap::Entry::Vacant(vacant) => drop(vacant.insert(Arc::new(entry))),
+        }
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        self.expiries.lock().unwrap_or_else(PoisonError::into_inner).push_back((expires, session));
+        true
+    }
+
+    /// Looks a session up.
+    #[must_use]
+    pub fn get(&self, session: SessionId) -> Option<Arc<Entry>> {
+        self.sessions.get(&session).map(|entry| Arc::clone(&entry))
+    }
+
+    /// [`Entry::claim`], counted.
+    pub fn claim(&self, entry: &Entry, worker: u32) -> Option<Box<Pending>> {
+        let pending = entry.claim(worker)?;
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+        Some(pending)
+    }
+
+    /// Forgets a session; its owner calls this at the end.
+    pub fn remove(&self, session: SessionId) {
+        self.sessions.remove(&session);
+    }
+
+    /// Ends a session from outside: unclaimed ones at once, others by a command to their owner. `false` when there is no
+    /// such session.
+    pub fn close(&self, session: SessionId, cause: CloseCause) -> bool {
+        let Some(entry) = self.get(session) else { return false };
+        if self.abandon(session, &entry) {
+            return true;
+        }
+        if let Owner::Worker(worker) = entry.owner()
+            && !entry.closing.swap(true, Ordering::Relaxed)
+            && let Some(mailbox) = self.mailbox(worker)
+        {
+            mailbox.command(Command::Close { session, cause });
+        }
+        true
+    }
+
+    /// Gives up what was never claimed, and returns how many that were.
+    pub fn expire(&self, now: Instant) -> usize {
+        let mut given_up = 0;
+        loop {
+            let due = {
+                let mut expiries = self.expiries.lock().unwrap_or_else(PoisonError::into_inner);
+                expiries.pop_front_if(|(expires, _)| *expires <= now)
+            };
+            let Some((_, session)) = due else { break };
+            if let Some(entry) = self.get(session)
+                && self.abandon(session, &entry)
+            {
+                given_up += 1;
+            }
+        }
+        self.expired.fetch_add(given_up, Ordering::Relaxed);
+        usize::try_from(given_up).unwrap_or(usize::MAX)
+    }
+
+    /// Gives up everything that is not claimed.
+    pub fn abandon_all(&self) {
+        let waiting = std::mem::take(&mut *self.expiries.lock().unwrap_or_else(PoisonError::into_inner));
+        for (_, session) in waiting {
+            if let Some(entry) = self.get(session) {
+                self.abandon(session, &entry);
+            }
+        }
+    }
+
+    /// Sessions answered and not claimed.
+    #[must_use]
+    pub fn pending(&self) -> u64 {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Sessions given up since the start.
+    #[must_use]
+    pub fn expired(&self) -> u64 {
+        self.expired.load(Ordering::Relaxed)
+    }
+
+    /// Sessions, claimed or not.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// The worker whose session proved this 4-tuple last.
+    #[must_use]
+    pub fn worker_of(&self, path: &Path) -> Option<u32> {
+        self.paths.get(path).map(|worker| *worker)
+    }
+
+    /// A session of `worker` proved a 4-tuple: whoever had it is told.
+    pub fn add_path(&self, path: Path, worker: u32) {
+        if let Some(former) = self.paths.insert(path, worker)
+            && former != worker
+            && let Some(mailbox) = self.mailbox(former)
+        {
+            mailbox.command(Command::PathTaken(path));
+        }
+    }
+
+    /// Forgets a 4-tuple, if it is still `worker`'s.
+    pub fn remove_path(&self, path: &Path, worker: u32) {
+        self.paths.remove_if(path, |_, owner| *owner == worker);
+    }
+
+    /// Known 4-tuples.
+    #[must_use]
+    pub fn paths(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// A worker's mailbox.
+    #[must_use]
+    pub fn mailbox(&self, worker: u32) -> Option<&Mailbox> {
+        self.mailboxes.get(usize::try_from(worker).ok()?)
+    }
+
+    /// Handed-over datagrams displaced since the start, over all mailboxes.
+    #[must_use]
+    pub fn overflowed(&self) -> u64 {
+        self.mailboxes.iter().map(Mailbox::overflowed).sum()
+    }
+
+    /// Leaves a command for every worker.
+    pub fn command_all(&self, command: Command) {
+        for mailbox in &self.mailboxes {
+            mailbox.command(command);
+        }
+    }
+
+    fn abandon(&self, session: SessionId, entry: &Entry) -> bool {
+        if entry.abandon().is_none() {
+            return false;
+        }
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+        self.sessions.remove(&session);
+        true
+    }
+}

@@ -1,0 +1,123 @@
+//! The control thread: HTTP signaling, admin, leases, metrics, and the orderly stop.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use daemon::{Condition, Lifecycle, Metrics, Phase};
+use link::identity::NodeIdentity;
+use link::ids::TransceiverId;
+use link::quic::Endpoint;
+use tokio::time::sleep;
+
+use super::lease;
+use super::report::Board;
+use crate::config::Config;
+use crate::directory::Command;
+use crate::signaling::{self, ECHO, Shared};
+use crate::worker::CloseCause;
+
+/// Between two looks at what expires, counts and drains.
+const TICK: Duration = Duration::from_millis(250);
+
+/// After the last call: time for its close to leave, for Release to be told, for the last datagrams.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+
+/// What the control thread is given.
+pub(super) struct Start {
+    pub(super) config: Config,
+    pub(super) http: TcpListener,
+    pub(super) admin: TcpListener,
+    pub(super) node: NodeIdentity,
+    pub(super) shared: Arc<Shared>,
+    pub(super) board: Arc<Board>,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) metrics: Metrics,
+}
+
+/// The thread's body.
+pub(super) fn run(start: Start) {
+    let lifecycle = start.lifecycle.clone();
+    let served = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+        start.metrics.register_runtime(runtime.handle().clone());
+        runtime.block_on(serve(start))
+    });
+    if let Err(error) = served {
+        tracing::error!(%error, "control cannot go on; the edge stops");
+    }
+    // Whatever ended it, nobody answers offers any more.
+    lifecycle.advance(Phase::Stopped);
+}
+
+async fn serve(start: Start) -> std::io::Result<()> {
+    let Start { config, http, admin, node, shared, board, lifecycle, metrics } = start;
+    let endpoint = Endpoint::client_on(&node, config.link_bind).map_err(std::io::Error::other)?;
+    let mut tasks = tokio::task::JoinSet::new();
+    for transceiver in &config.transceivers {
+        let id = TransceiverId(transceiver.id);
+        let seats = Arc::clone(&shared.seats);
+        let held = lease::keep(endpoint.clone(), config.edge(), id, transceiver.address, seats);
+        tasks.spawn(async move {
+            held.await;
+            Ok(())
+        });
+    }
+    http.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(http)?;
+    let router = signaling::router(Arc::clone(&shared));
+    tasks.spawn(async move { axum::serve(listener, router).await });
+    tasks.spawn(daemon::admin::serve(admin, metrics, lifecycle.clone()));
+    tasks.spawn(lifecycle.clone().drain_on_signals());
+    let needs_link = config.models.values().any(|model| model != ECHO);
+    let condition = needs_link.then(|| lifecycle.condition("a transceiver with seats, linked to every worker"));
+    tasks.spawn(tick(Arc::clone(&shared), Arc::clone(&board), condition));
+    lifecycle.advance(Phase::Ready);
+
+    let result = tokio::select! {
+        () = lifecycle.reached(Phase::Draining) => {
+            drain(&shared, &lifecycle, Duration::from_millis(config.drain_timeout_ms)).await;
+            Ok(())
+        }
+        Some(ended) = tasks.join_next() => ended.unwrap_or_else(|error| Err(std::io::Error::other(error))),
+    };
+    tasks.shutdown().await;
+    endpoint.close();
+    let _ = tokio::time::timeout(Duration::from_millis(200), endpoint.wait_idle()).await;
+    result
+}
+
+/// Gives up what was never claimed, publishes counts, says whether calls can be placed.
+async fn tick(shared: Arc<Shared>, board: Arc<Board>, condition: Option<Condition>) -> std::io::Result<()> {
+    loop {
+        shared.directory.expire(Instant::now());
+        board.publish(&shared);
+        if let Some(condition) = &condition {
+            let leased = shared.seats.status().iter().any(|place| !place.models.is_empty() && place.granted > 0);
+            match (leased, board.linked()) {
+                (true, true) => condition.met(),
+                (true, false) => condition.unmet("links are being dialed"),
+                (false, _) => condition.unmet("no transceiver leases seats"),
+            }
+        }
+        sleep(TICK).await;
+    }
+}
+
+/// The orderly stop: no further calls, time for running ones, then their end.
+async fn drain(shared: &Shared, lifecycle: &Lifecycle, patience: Duration) {
+    shared.draining.store(true, Ordering::Relaxed);
+    let deadline = Instant::now() + patience;
+    let running = || shared.directory.sessions();
+    tracing::info!(calls = running(), patience_ms = patience.as_millis(), "no further calls are taken");
+    let over = || lifecycle.phase() >= Phase::Stopped;
+    while running() > 0 && Instant::now() < deadline && !over() {
+        sleep(TICK / 5).await;
+    }
+    if running() > 0 {
+        tracing::info!(calls = running(), "closing what still runs");
+        shared.directory.abandon_all();
+        shared.directory.command_all(Command::CloseAll { cause: CloseCause::Draining });
+    }
+    sleep(LAST_WORDS).await;
+}

@@ -1,0 +1,71 @@
+//! The control runtime's own link to each transceiver: which models it serves, and how many seats it leases.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use link::ids::{EdgeId, TransceiverId};
+use link::proto::{HelloRequest, LeaseRequest};
+use link::quic::{Endpoint, Link};
+use tokio::time::{sleep, timeout};
+
+use crate::seats::Seats;
+
+/// Before a lost or refused link is dialed again: doubled with each failure.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const LAST_BACKOFF: Duration = Duration::from_secs(2);
+
+/// A lease is renewed each second; without three renewals it is over.
+const LEASE_LIFE: Duration = Duration::from_secs(3);
+
+/// Keeps the lease of one transceiver, until the runtime ends.
+pub(super) async fn keep(
+    endpoint: Endpoint, edge: EdgeId, transceiver: TransceiverId, address: SocketAddr, seats: Arc<Seats>,
+) {
+    let mut backoff = FIRST_BACKOFF;
+    let mut told = false;
+    loop {
+        let reason = match endpoint.connect(address, transceiver).await {
+            Ok(link) => {
+                backoff = FIRST_BACKOFF;
+                told = false;
+                let Err(reason) = hold(&link, edge, transceiver, &seats).await;
+                seats.lapse(transceiver);
+                reason
+            }
+            Err(error) => error.to_string(),
+        };
+        // Once per outage: a transceiver that is down for an hour is one line.
+        if !told {
+            told = true;
+            tracing::warn!(transceiver = transceiver.0, %address, %reason, "no lease; trying again");
+        }
+        sleep(backoff).await;
+        backoff = (backoff * 2).min(LAST_BACKOFF);
+    }
+}
+
+/// Renews the lease until that fails, and says why.
+async fn hold(
+    link: &Link, edge: EdgeId, transceiver: TransceiverId, seats: &Seats,
+) -> Result<std::convert::Infallible, String> {
+    let mut control = link.control();
+    let edge = u32::from(edge.0);
+    let request = HelloRequest { edge, software: concat!("fronthaul/", env!("CARGO_PKG_VERSION")).to_owned() };
+    let hello = timeout(LEASE_LIFE, control.hello(request))
+        .await
+        .map_err(|_| "no answer to Hello".to_owned())?
+        .map_err(|status| status.to_string())?
+        .into_inner();
+    seats.hello(transceiver, hello.models.clone());
+    let mut grants = control.lease(LeaseRequest { edge }).await.map_err(|status| status.to_string())?.into_inner();
+    tracing::info!(transceiver = transceiver.0, software = %hello.software, models = ?hello.models, "leasing seats");
+    loop {
+        let grant = timeout(LEASE_LIFE, grants.message())
+            .await
+            .map_err(|_| "the lease was not renewed".to_owned())?
+            .map_err(|status| status.to_string())?
+            .ok_or("the lease ended")?;
+        seats.grant(transceiver, grant.seats, grant.draining);
+    }
+}

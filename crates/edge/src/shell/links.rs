@@ -1,0 +1,260 @@
+//! The links of one worker: one to each transceiver, dialed at start and again whenever it is lost, and the tasks that
+//! carry its streams to and from the core.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use link::ids::{Epoch, SessionId, Slot, TransceiverId, UtteranceId};
+use link::proto::transceiver_client::TransceiverClient;
+use link::proto::{EdgeMessage, OpenRequest, ReleaseRequest, SessionHeader, UtteranceHeader, edge_message};
+use link::quic::{Endpoint, Incoming, Link, SessionRx, SessionTx, UtteranceRx};
+use tokio::sync::mpsc;
+use tokio::task::{JoinSet, spawn_local};
+use tokio::time::{sleep, timeout};
+
+use super::worker::Shell;
+use crate::worker::LinkInput;
+
+/// Before a lost or refused link is dialed again: doubled with each failure.
+const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const LAST_BACKOFF: Duration = Duration::from_secs(2);
+
+/// A transceiver that has not answered Open by then does not get the call.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Release is told once; a transceiver that misses it notices that the session stream ended.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Messages of one session that wait for its stream: effects of playout come at most some per frame, so this is seconds
+/// of a stream that does not move.
+const OUTBOX_MESSAGES: usize = 1024;
+
+/// Their bytes: eight channel messages of the largest size.
+const OUTBOX_BYTES: usize = 2 << 20;
+
+type ControlClient = TransceiverClient<tonic::transport::Channel>;
+
+/// A live link and its sessions.
+pub(super) struct Connected {
+    pub(super) link: Link,
+    control: ControlClient,
+    sessions: BTreeMap<(SessionId, Epoch), Outbox>,
+}
+
+/// The way to a session's stream.
+struct Outbox {
+    messages: mpsc::Sender<EdgeMessage>,
+    waiting_bytes: Rc<std::cell::Cell<usize>>,
+}
+
+impl Connected {
+    /// Queues a message; a stream that does not move ends its session.
+    pub(super) fn message(
+        &mut self, shell: &Rc<Shell>, transceiver: TransceiverId, session: SessionId, epoch: Epoch,
+        message: EdgeMessage,
+    ) {
+        let Some(outbox) = self.sessions.get(&(session, epoch)) else { return };
+        let bytes = outbox.waiting_bytes.get() + size(&message);
+        if bytes <= OUTBOX_BYTES && outbox.messages.try_send(message).is_ok() {
+            outbox.waiting_bytes.set(bytes);
+            return;
+        }
+        self.sessions.remove(&(session, epoch));
+        let shell = Rc::clone(shell);
+        // The core is in the middle of a turn.
+        spawn_local(async move {
+            let lost = LinkInput::SessionLost { session, epoch };
+            shell.turn(|core, now| core.handle_link(now, transceiver, lost));
+        });
+    }
+
+    /// Ends a session: its stream after what was queued, its seat by Release.
+    pub(super) fn release(&mut self, request: ReleaseRequest) {
+        self.sessions.remove(&(SessionId(request.session), Epoch(request.epoch)));
+        let mut control = self.control.clone();
+        spawn_local(async move {
+            let _ = timeout(RELEASE_TIMEOUT, control.release(request)).await;
+        });
+    }
+}
+
+/// Keeps a link to one transceiver.
+pub(super) async fn keep(
+    shell: Rc<Shell>, endpoint: Endpoint, transceiver: TransceiverId, address: SocketAddr,
+) -> std::io::Result<()> {
+    let mut backoff = FIRST_BACKOFF;
+    loop {
+        match endpoint.connect(address, transceiver).await {
+            Ok(link) => {
+                backoff = FIRST_BACKOFF;
+                let connected =
+                    Connected { control: link.control(), link: link.clone(), sessions: BTreeMap::new() };
+                shell.with_links(|links| links.insert(transceiver, connected));
+                let lost = serve(&shell, transceiver, &link).await;
+                tracing::debug!(transceiver = transceiver.0, reason = %lost, "link lost");
+                shell.with_links(|links| links.remove(&transceiver));
+                shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::LinkLost));
+            }
+            Err(error) => tracing::debug!(transceiver = transceiver.0, %error, "no link"),
+        }
+        sleep(backoff).await;
+        backoff = (backoff * 2).min(LAST_BACKOFF);
+    }
+}
+
+/// Takes what the transceiver opens, until the link is lost; its streams end with it.
+async fn serve(shell: &Rc<Shell>, transceiver: TransceiverId, link: &Link) -> link::quic::LinkLost {
+    let mut utterances = JoinSet::new();
+    loop {
+        tokio::select! {
+            incoming = link.accept() => match incoming {
+                Ok(Incoming::Utterance(header, frames)) => {
+                    utterances.spawn_local(utterance(Rc::clone(shell), transceiver, header, frames));
+                }
+                // A transceiver opens nothing else; what it opens is dropped and so refused.
+                Ok(Incoming::Control(_) | Incoming::Session(..)) => {}
+                Err(lost) => return lost,
+            },
+            // Nothing comes down as a datagram; read, so that nothing waits.
+            datagram = link.read_datagram() => if let Err(lost) = datagram {
+                return lost;
+            },
+            Some(_) = utterances.join_next() => {}
+        }
+    }
+}
+
+/// One utterance stream into the core.
+async fn utterance(shell: Rc<Shell>, transceiver: TransceiverId, header: UtteranceHeader, mut frames: UtteranceRx) {
+    let _open = Open::one(&shell, |streams| &streams.utterances);
+    let slot = Slot(header.slot);
+    let epoch = Epoch(header.epoch).low8();
+    let utterance = UtteranceId(header.utterance);
+    shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::UtteranceStart(header)));
+    while let Some(frame) = frames.recv().await {
+        shell.turn(|core, now| {
+            let (samples, payload) = (frame.samples, &frame.payload);
+            core.handle_link(now, transceiver, LinkInput::UtteranceFrame { slot, epoch, utterance, samples, payload });
+        });
+    }
+    shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::UtteranceEnd { slot, epoch, utterance }));
+}
+
+/// Asks a transceiver to take a session, and carries the session's stream from then on.
+pub(super) fn open(
+    shell: &Rc<Shell>, transceiver: TransceiverId, connected: Option<&Connected>, request: OpenRequest,
+) {
+    let shell = Rc::clone(shell);
+    let session = SessionId(request.session);
+    let epoch = Epoch(request.epoch);
+    let way = connected.map(|c| (c.link.clone(), c.control.clone()));
+    spawn_local(async move {
+        let opened = match way {
+            Some((link, control)) => open_session(&link, control, request).await,
+            None => Err("there is no link to it".to_owned()),
+        };
+        match opened {
+            Ok((slot, tx, rx, link)) => session_stream(shell, transceiver, link, (session, epoch), slot, tx, rx).await,
+            Err(reason) => {
+                tracing::info!(call = %session, transceiver = transceiver.0, %reason, "open failed");
+                let failed = LinkInput::OpenFailed { session, epoch, reason: &reason };
+                shell.turn(|core, now| core.handle_link(now, transceiver, failed));
+            }
+        }
+    });
+}
+
+type Opened = (Slot, SessionTx<EdgeMessage>, SessionRx<link::proto::TransceiverMessage>, u64);
+
+async fn open_session(link: &Link, mut control: ControlClient, request: OpenRequest) -> Result<Opened, String> {
+    let (session, epoch) = (request.session, request.epoch);
+    let opening = async {
+        let slot = control.open(request).await.map_err(|status| status.to_string())?.into_inner().slot;
+        let header = SessionHeader { session, epoch, slot };
+        let (tx, rx) = link.open_session(&header).await.map_err(|error| error.to_string())?;
+        Ok((Slot(slot), tx, rx, link.id()))
+    };
+    timeout(OPEN_TIMEOUT, opening).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
+}
+
+/// Both directions of a session's stream, until one of them ends.
+async fn session_stream(
+    shell: Rc<Shell>, transceiver: TransceiverId, link: u64, (session, epoch): (SessionId, Epoch), slot: Slot,
+    mut tx: SessionTx<EdgeMessage>, mut rx: SessionRx<link::proto::TransceiverMessage>,
+) {
+    let _open = Open::one(&shell, |streams| &streams.sessions);
+    let (messages, mut outgoing) = mpsc::channel(OUTBOX_MESSAGES);
+    let waiting_bytes = Rc::new(std::cell::Cell::new(0));
+    let outbox = Outbox { messages, waiting_bytes: Rc::clone(&waiting_bytes) };
+    let entered = shell.with_links(|links| match links.get_mut(&transceiver).filter(|c| c.link.id() == link) {
+        Some(connected) => {
+            connected.sessions.insert((session, epoch), outbox);
+            true
+        }
+        None => false,
+    });
+    if !entered {
+        return;
+    }
+    shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::Opened { session, epoch, slot }));
+    loop {
+        tokio::select! {
+            message = outgoing.recv() => {
+                let Some(message) = message else {
+                    tx.finish();
+                    return;
+                };
+                waiting_bytes.set(waiting_bytes.get().saturating_sub(size(&message)));
+                // What the transceiver says meanwhile waits in the stream.
+                if tx.send(&message).await.is_err() {
+                    break;
+                }
+            }
+            message = rx.recv() => match message {
+                Ok(Some(message)) => {
+                    let input = LinkInput::Message { session, epoch, message };
+                    shell.turn(|core, now| core.handle_link(now, transceiver, input));
+                }
+                Ok(None) | Err(_) => break,
+            },
+        }
+    }
+    shell.with_links(|links| {
+        if let Some(connected) = links.get_mut(&transceiver).filter(|c| c.link.id() == link) {
+            connected.sessions.remove(&(session, epoch));
+        }
+    });
+    shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::SessionLost { session, epoch }));
+}
+
+/// What a message costs while it waits; all but those with payloads are small.
+fn size(message: &EdgeMessage) -> usize {
+    64 + match &message.kind {
+        Some(edge_message::Kind::ChannelMessage(message)) => message.data.len(),
+        Some(edge_message::Kind::OversizeFrame(frame)) => frame.payload.len(),
+        _ => 0,
+    }
+}
+
+/// One more open stream, for as long as it lives.
+struct Open {
+    shell: Rc<Shell>,
+    which: fn(&super::worker::Streams) -> &std::cell::Cell<u32>,
+}
+
+impl Open {
+    fn one(shell: &Rc<Shell>, which: fn(&super::worker::Streams) -> &std::cell::Cell<u32>) -> Self {
+        let counter = which(&shell.streams);
+        counter.set(counter.get() + 1);
+        Self { shell: Rc::clone(shell), which }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let counter = (self.which)(&self.shell.streams);
+        counter.set(counter.get().saturating_sub(1));
+    }
+}

@@ -1,0 +1,226 @@
+//! The edge as a running thing: binds, starts its threads, and stops them in order.
+//!
+//! ```text
+//! worker-0..n   one pinned thread each: current-thread runtime, socket, link endpoint, core
+//! control       one thread: HTTP signaling, admin, leases, metrics, the stop
+//! ```
+
+mod control;
+mod lease;
+mod links;
+mod report;
+mod worker;
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use daemon::bind::Transport;
+use daemon::config::Checked;
+use daemon::{ConfigError, Lifecycle, Metrics, Phase, Problem, Problems, StartError};
+use link::identity::{NodeIdentity, Role, default_state_dir, route_secret};
+use link::route::RouteKeys;
+use net::BoundSocket;
+use rtc::Candidate;
+
+use crate::config::Config;
+use crate::directory::Directory;
+use crate::seats::Seats;
+use crate::signaling::{Counts, Shared};
+use crate::worker::WorkerConfig;
+
+/// A running edge. Dropping it lets its threads run on; [`Edge::drain`] and [`Edge::wait`] end them.
+#[derive(Debug)]
+pub struct Edge {
+    http: SocketAddr,
+    admin: SocketAddr,
+    media: SocketAddr,
+    lifecycle: Lifecycle,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Edge {
+    /// Binds all ports and starts all threads.
+    ///
+    /// # Errors
+    /// What keeps it from starting; nothing runs then.
+    pub fn start(config: Config, metrics: Metrics) -> Result<Self, StartError> {
+        let mut problems = Problems::new();
+        config.check(&mut problems);
+        if !problems.is_empty() {
+            return Err(ConfigError { file: None, problems: problems.into_vec() }.into());
+        }
+        let state_dir = state_dir(&config)?;
+        let state_problem = |error: &dyn std::fmt::Display| {
+            let fix = "name a directory that this user may write";
+            Problem::new("state_dir", format_args!("\"{}\"", state_dir.display()), error, fix)
+        };
+        let node =
+            NodeIdentity::load_or_create(&state_dir, Role::Edge(config.edge())).map_err(|e| state_problem(&e))?;
+        let secret = route_secret(&state_dir).map_err(|e| state_problem(&e))?;
+        let keys = RouteKeys::from_secret(&secret);
+        let identity = rtc::Identity::generate();
+
+        let workers = config.worker_count();
+        let sockets = BoundSocket::group(config.media_bind, workers)
+            .map_err(|error| daemon::bind::refused("media_bind", config.media_bind, Transport::Udp, &error))?;
+        let media = sockets.first().map_or(config.media_bind, BoundSocket::local_addr);
+        let http = Listener::bind("http_bind", config.http_bind)?;
+        let admin = Listener::bind("admin_bind", config.admin_bind)?;
+        let addresses = config
+            .candidates(media.port())
+            .map_err(|problems| StartError::from(ConfigError { file: None, problems }))?;
+        tracing::info!(
+            media = %media, workers, http = %http.address, admin = %admin.address,
+            candidates = %addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            "edge {} advertises", config.id,
+        );
+        if let Some(buffers) = sockets.first().map(BoundSocket::buffers).filter(net::Buffers::short) {
+            tracing::warn!(
+                receive_bytes = buffers.receive_bytes,
+                send_bytes = buffers.send_bytes,
+                "the kernel gives small socket buffers; raise net.core.rmem_max and net.core.wmem_max to {}",
+                net::Buffers::WANTED_BYTES,
+            );
+        }
+
+        let directory = Directory::new(workers);
+        let seats = Seats::new(config.echo_seats);
+        let shared = Arc::new(Shared {
+            edge: config.edge(),
+            candidates: addresses.into_iter().map(|address| Candidate { address }).collect(),
+            models: config.models.clone(),
+            default_model: config.default_model.clone(),
+            setup_timeout: Duration::from_millis(config.setup_timeout_ms),
+            keys: keys.clone(),
+            identity: identity.clone(),
+            directory: Arc::clone(&directory),
+            seats: Arc::clone(&seats),
+            draining: AtomicBool::new(false),
+            counts: Counts::default(),
+        });
+        let lifecycle = Lifecycle::new();
+        let board = report::Board::new(workers);
+        let cores = net::pin::cores();
+        let mut threads = Vec::with_capacity(workers + 1);
+        for (index, socket) in sockets.into_iter().enumerate() {
+            let start = worker::Start {
+                config: WorkerConfig {
+                    index: u32::try_from(index).unwrap_or(u32::MAX),
+                    edge: config.edge(),
+                    session: config.session(),
+                },
+                core: cores.get(index % cores.len().max(1)).copied(),
+                socket,
+                link_bind: config.link_bind,
+                transceivers: config.transceivers.clone(),
+                node: node.clone(),
+                directory: Arc::clone(&directory),
+                keys: keys.clone(),
+                identity: identity.clone(),
+                seed: rand::random(),
+                board: Arc::clone(&board),
+                lifecycle: lifecycle.clone(),
+                metrics: metrics.clone(),
+            };
+            threads.push(spawn(format!("worker-{index}"), &lifecycle, move || worker::run(start))?);
+        }
+        let start = control::Start {
+            config,
+            http: http.listener,
+            admin: admin.listener,
+            node,
+            shared,
+            board,
+            lifecycle: lifecycle.clone(),
+            metrics,
+        };
+        threads.push(spawn("control".to_owned(), &lifecycle, move || control::run(start))?);
+        Ok(Self { http: http.address, admin: admin.address, media, lifecycle, threads })
+    }
+
+    /// Where signaling listens.
+    #[must_use]
+    pub fn http_addr(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Where health and metrics are served.
+    #[must_use]
+    pub fn admin_addr(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Where media is received.
+    #[must_use]
+    pub fn media_addr(&self) -> SocketAddr {
+        self.media
+    }
+
+    /// Its phases.
+    #[must_use]
+    pub fn lifecycle(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
+
+    /// Takes no further calls, gives running ones `drain_timeout_ms` to end, then closes them and stops.
+    pub fn drain(&self) {
+        self.lifecycle.advance(Phase::Draining);
+    }
+
+    /// Waits until everything has stopped.
+    ///
+    /// # Errors
+    /// A thread of it panicked.
+    pub fn wait(self) -> Result<(), StartError> {
+        for thread in self.threads {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            thread.join().map_err(|_| StartError::failed(name, "ended by a panic"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The daemon from start to stop: logs, metrics, the edge, and an orderly end on SIGTERM or SIGINT.
+///
+/// # Errors
+/// What keeps it from starting, or ended it early.
+pub fn run(config: Config) -> Result<(), StartError> {
+    let _log = daemon::log::init(&config.log)?;
+    let metrics = Metrics::install()?;
+    Edge::start(config, metrics)?.wait()
+}
+
+struct Listener {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    fn bind(key: &str, address: SocketAddr) -> Result<Self, StartError> {
+        let listener = daemon::bind::tcp(key, address)?;
+        let address = listener.local_addr().unwrap_or(address);
+        Ok(Self { listener, address })
+    }
+}
+
+fn state_dir(config: &Config) -> Result<PathBuf, Problem> {
+    if !config.state_dir.as_os_str().is_empty() {
+        return Ok(config.state_dir.clone());
+    }
+    default_state_dir().ok_or_else(|| {
+        let reason = "empty, and neither XDG_STATE_HOME nor HOME names a directory";
+        Problem::new("state_dir", "\"\"", reason, "name a directory that this user may write")
+    })
+}
+
+/// A thread of the edge. One that cannot be started stops those that were.
+fn spawn(name: String, lifecycle: &Lifecycle, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+    std::thread::Builder::new().name(name.clone()).spawn(body).map_err(|error| {
+        lifecycle.advance(Phase::Stopped);
+        StartError::failed(format!("starting thread {name}"), error)
+    })
+}

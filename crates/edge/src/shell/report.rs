@@ -1,0 +1,127 @@
+//! What workers count, gathered for `/metrics`.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use metrics::{counter, gauge};
+
+use crate::signaling::Shared;
+use crate::worker::{CloseCause, Discard, Gauges, Stats};
+
+/// One worker at one instant.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Snapshot {
+    pub(super) stats: Stats,
+    pub(super) gauges: Gauges,
+    pub(super) session_streams: u32,
+    pub(super) utterance_streams: u32,
+    /// Links that are up.
+    pub(super) links: u32,
+    /// Datagrams that did not leave.
+    pub(super) sends_dropped: u64,
+}
+
+/// The newest snapshot of each worker.
+pub(super) struct Board {
+    workers: Vec<Mutex<Snapshot>>,
+}
+
+impl Board {
+    pub(super) fn new(workers: usize) -> Arc<Self> {
+        Arc::new(Self { workers: (0..workers).map(|_| Mutex::default()).collect() })
+    }
+
+    pub(super) fn put(&self, worker: u32, snapshot: Snapshot) {
+        if let Some(place) = usize::try_from(worker).ok().and_then(|worker| self.workers.get(worker)) {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        }
+    }
+
+    /// Whether every worker has a link to some transceiver.
+    pub(super) fn linked(&self) -> bool {
+        self.snapshots().all(|snapshot| snapshot.links > 0)
+    }
+
+    /// Writes everything into the metrics of the process.
+    pub(super) fn publish(&self, shared: &Shared) {
+        let mut sums = Sums::default();
+        self.snapshots().for_each(|snapshot| sums.add(&snapshot));
+        gauge!("fronthaul_edge_sessions").set(sums.sessions);
+        gauge!("fronthaul_edge_pending_sessions").set(float(shared.directory.pending()));
+        gauge!("fronthaul_edge_paths").set(sums.paths);
+        gauge!("fronthaul_edge_utterances").set(sums.utterances);
+        gauge!("fronthaul_edge_utterance_streams").set(sums.utterance_streams);
+        gauge!("fronthaul_edge_session_streams").set(sums.session_streams);
+        gauge!("fronthaul_edge_seats_used").set(f64::from(shared.seats.used()));
+        for place in shared.seats.status() {
+            let transceiver = place.transceiver.0.to_string();
+            gauge!("fronthaul_edge_seats_leased", "transceiver" => transceiver).set(f64::from(place.granted));
+        }
+        for (discard, count) in Discard::all().zip(sums.stats.discards) {
+            counter!("fronthaul_edge_discards_total", "reason" => discard.label()).absolute(count);
+        }
+        for (cause, count) in CloseCause::ALL.into_iter().zip(sums.stats.closed) {
+            counter!("fronthaul_edge_sessions_closed_total", "reason" => cause.label()).absolute(count);
+        }
+        counter!("fronthaul_edge_sessions_closed_total", "reason" => "never_claimed").absolute(shared.directory.expired());
+        let counts = &shared.counts;
+        for (result, count) in [
+            ("created", &counts.created),
+            ("refused", &counts.refused),
+            ("no_seat", &counts.no_seat),
+            ("draining", &counts.draining),
+        ] {
+            counter!("fronthaul_edge_calls_total", "result" => result).absolute(count.load(Ordering::Relaxed));
+        }
+        for (cause, count) in [("absent", &counts.model_absent), ("unmapped", &counts.model_unmapped)] {
+            counter!("fronthaul_edge_default_model_total", "cause" => cause).absolute(count.load(Ordering::Relaxed));
+        }
+        let stats = &sums.stats;
+        counter!("fronthaul_edge_sessions_claimed_total").absolute(stats.claimed);
+        counter!("fronthaul_edge_handovers_total").absolute(stats.handed_over);
+        counter!("fronthaul_edge_handovers_dropped_total").absolute(shared.directory.overflowed());
+        counter!("fronthaul_edge_media_received_total").absolute(stats.media_received);
+        counter!("fronthaul_edge_media_sent_total").absolute(stats.media_sent);
+        counter!("fronthaul_edge_underruns_total").absolute(stats.underruns);
+        counter!("fronthaul_edge_stale_frames_total").absolute(stats.stale_frames);
+        counter!("fronthaul_edge_refused_frames_total").absolute(stats.refused_frames);
+        counter!("fronthaul_edge_skipped_slots_total").absolute(stats.skipped_slots);
+        counter!("fronthaul_edge_held_dropped_total").absolute(stats.held_dropped);
+        counter!("fronthaul_edge_messages_refused_total").absolute(stats.messages_refused);
+        counter!("fronthaul_edge_link_strays_total").absolute(stats.link_strays);
+        counter!("fronthaul_edge_opens_failed_total").absolute(stats.opens_failed);
+        counter!("fronthaul_edge_sends_dropped_total").absolute(sums.sends_dropped);
+    }
+
+    fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
+        self.workers.iter().map(|worker| *worker.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[derive(Default)]
+struct Sums {
+    stats: Stats,
+    sessions: f64,
+    paths: f64,
+    utterances: f64,
+    session_streams: f64,
+    utterance_streams: f64,
+    sends_dropped: u64,
+}
+
+impl Sums {
+    fn add(&mut self, snapshot: &Snapshot) {
+        self.stats.add(&snapshot.stats);
+        self.sessions += float(snapshot.gauges.sessions as u64);
+        self.paths += float(snapshot.gauges.paths as u64);
+        self.utterances += float(snapshot.gauges.utterances as u64);
+        self.session_streams += f64::from(snapshot.session_streams);
+        self.utterance_streams += f64::from(snapshot.utterance_streams);
+        self.sends_dropped += snapshot.sends_dropped;
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+fn float(count: u64) -> f64 {
+    count as f64
+}

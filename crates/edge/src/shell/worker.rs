@@ -1,0 +1,271 @@
+//! One worker thread: feeds its core from the socket, the mailbox, the timer and the links, and carries out what the
+//! core decides.
+//!
+//! Everything runs on one current-thread runtime, so the core sits in a `RefCell` that is borrowed for one turn at a time
+//! and never across an await.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use daemon::{Lifecycle, Metrics, Phase};
+use link::identity::NodeIdentity;
+use link::ids::TransceiverId;
+use link::quic::Endpoint;
+use link::route::RouteKeys;
+use net::{BoundSocket, DeadlineTimer, RecvBatch, SendBatch, UdpSocket};
+use rtc::Path;
+use tokio::task::{LocalSet, yield_now};
+
+use super::links::{self, Connected};
+use super::report::{Board, Snapshot};
+use crate::config::TransceiverConfig;
+use crate::directory::{Directory, HandOver};
+use crate::worker::{Output, Worker, WorkerConfig};
+
+/// Hand-overs taken in one turn, as many as datagrams.
+const HAND_OVERS_PER_TURN: usize = 64;
+
+/// Time between two snapshots of the counters.
+const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Until what the kernel had no room for is offered again.
+const SEND_AGAIN: Duration = Duration::from_millis(1);
+
+/// What a worker thread is given.
+pub(super) struct Start {
+    pub(super) config: WorkerConfig,
+    pub(super) core: Option<usize>,
+    pub(super) socket: BoundSocket,
+    pub(super) link_bind: SocketAddr,
+    pub(super) transceivers: Vec<TransceiverConfig>,
+    pub(super) node: NodeIdentity,
+    pub(super) directory: Arc<Directory>,
+    pub(super) keys: RouteKeys,
+    pub(super) identity: rtc::Identity,
+    pub(super) seed: [u8; 32],
+    pub(super) board: Arc<Board>,
+    pub(super) lifecycle: Lifecycle,
+    pub(super) metrics: Metrics,
+}
+
+/// The thread's body.
+pub(super) fn run(start: Start) {
+    let lifecycle = start.lifecycle.clone();
+    if let Some(core) = start.core
+        && let Err(error) = net::pin::current_thread_to(core)
+    {
+        tracing::warn!(core, %error, "a worker is not pinned to its core");
+    }
+    let served = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+        start.metrics.register_runtime(runtime.handle().clone());
+        LocalSet::new().block_on(&runtime, serve(start))
+    });
+    if let Err(error) = served {
+        tracing::error!(%error, "a worker cannot go on; the edge stops");
+        lifecycle.advance(Phase::Stopped);
+    }
+}
+
+async fn serve(start: Start) -> std::io::Result<()> {
+    let endpoint = Endpoint::client_on(&start.node, start.link_bind).map_err(std::io::Error::other)?;
+    let shell = Rc::new(Shell {
+        index: start.config.index,
+        state: RefCell::new(State {
+            core: Worker::new(
+                Instant::now(),
+                start.config,
+                Arc::clone(&start.directory),
+                start.keys,
+                start.identity,
+                start.seed,
+            ),
+            send: SendBatch::new(),
+            scratch: Vec::new(),
+            links: BTreeMap::new(),
+        }),
+        socket: start.socket.register()?,
+        timer: DeadlineTimer::new()?,
+        directory: start.directory,
+        streams: Streams::default(),
+    });
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn_local(receive(Rc::clone(&shell)));
+    tasks.spawn_local(serve_timer(Rc::clone(&shell)));
+    tasks.spawn_local(serve_mailbox(Rc::clone(&shell)));
+    tasks.spawn_local(snapshots(Rc::clone(&shell), start.board));
+    for transceiver in start.transceivers {
+        let id = TransceiverId(transceiver.id);
+        tasks.spawn_local(links::keep(Rc::clone(&shell), endpoint.clone(), id, transceiver.address));
+    }
+    let result = tokio::select! {
+        () = start.lifecycle.reached(Phase::Stopped) => Ok(()),
+        Some(ended) = tasks.join_next() => ended.unwrap_or_else(|error| Err(std::io::Error::other(error))),
+    };
+    tasks.shutdown().await;
+    endpoint.close();
+    // The peers hear of it, unless they are gone themselves.
+    let _ = tokio::time::timeout(Duration::from_millis(200), endpoint.wait_idle()).await;
+    result
+}
+
+/// What the tasks of a worker share.
+pub(super) struct Shell {
+    index: u32,
+    state: RefCell<State>,
+    socket: UdpSocket,
+    timer: DeadlineTimer,
+    directory: Arc<Directory>,
+    pub(super) streams: Streams,
+}
+
+pub(super) struct State {
+    core: Worker,
+    send: SendBatch,
+    scratch: Vec<u8>,
+    pub(super) links: BTreeMap<TransceiverId, Connected>,
+}
+
+/// Streams that are open on the links of a worker.
+#[derive(Default)]
+pub(super) struct Streams {
+    pub(super) sessions: Cell<u32>,
+    pub(super) utterances: Cell<u32>,
+}
+
+impl Shell {
+    /// One turn: an input, and all that follows from it.
+    pub(super) fn turn(self: &Rc<Self>, input: impl FnOnce(&mut Worker, Instant)) {
+        let now = Instant::now();
+        let mut state = self.state.borrow_mut();
+        input(&mut state.core, now);
+        self.drain(&mut state);
+    }
+
+    /// The state, to change what is not the core's.
+    pub(super) fn with_links<T>(&self, change: impl FnOnce(&mut BTreeMap<TransceiverId, Connected>) -> T) -> T {
+        change(&mut self.state.borrow_mut().links)
+    }
+
+    fn drain(self: &Rc<Self>, state: &mut State) {
+        let State { core, send, scratch, links } = state;
+        loop {
+            while let Some(path) = core.poll_transmit(scratch) {
+                send.push(path.local, path.remote, scratch);
+            }
+            let Some(output) = core.poll_output() else { break };
+            self.carry_out(links, output);
+        }
+        if !send.is_empty() {
+            self.socket.send_batch(send);
+        }
+        let again = (!send.is_empty()).then(|| Instant::now() + SEND_AGAIN);
+        match [core.poll_timeout(), again].into_iter().flatten().min() {
+            Some(deadline) => self.timer.set(deadline),
+            None => self.timer.clear(),
+        }
+    }
+
+    fn carry_out(self: &Rc<Self>, links: &mut BTreeMap<TransceiverId, Connected>, output: Output) {
+        match output {
+            Output::HandOver { worker, path, datagram } => {
+                if let Some(mailbox) = self.directory.mailbox(worker) {
+                    mailbox.hand_over(HandOver { path, datagram });
+                }
+            }
+            Output::Datagram { transceiver, batch } => {
+                if let Some(connected) = links.get(&transceiver) {
+                    connected.link.send_datagram(batch);
+                }
+            }
+            Output::Message { transceiver, session, epoch, message } => {
+                if let Some(connected) = links.get_mut(&transceiver) {
+                    connected.message(self, transceiver, session, epoch, message);
+                }
+            }
+            Output::Open { transceiver, request } => {
+                links::open(self, transceiver, links.get(&transceiver), request);
+            }
+            Output::Release { transceiver, request } => {
+                if let Some(connected) = links.get_mut(&transceiver) {
+                    connected.release(request);
+                }
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let state = self.state.borrow();
+        let received = Snapshot { stats: state.core.stats(), gauges: state.core.gauges(), ..Snapshot::default() };
+        Snapshot {
+            session_streams: self.streams.sessions.get(),
+            utterance_streams: self.streams.utterances.get(),
+            links: u32::try_from(state.links.len()).unwrap_or(u32::MAX),
+            sends_dropped: state.send.stats().overflowed + state.send.stats().refused,
+            ..received
+        }
+    }
+}
+
+/// Datagrams from the network, a batch per turn.
+async fn receive(shell: Rc<Shell>) -> std::io::Result<()> {
+    let mut batch = RecvBatch::new();
+    loop {
+        shell.socket.recv_batch(&mut batch).await?;
+        let unix_seconds = net::clock::unix_seconds();
+        shell.turn(|core, now| {
+            for datagram in batch.iter_mut() {
+                let path = Path { local: datagram.local, remote: datagram.remote };
+                core.handle_datagram(now, unix_seconds, path, datagram.bytes);
+            }
+        });
+        yield_now().await;
+    }
+}
+
+/// Deadlines of the core.
+async fn serve_timer(shell: Rc<Shell>) -> std::io::Result<()> {
+    loop {
+        shell.timer.wait().await;
+        shell.turn(Worker::handle_timeout);
+        yield_now().await;
+    }
+}
+
+/// What other threads left.
+async fn serve_mailbox(shell: Rc<Shell>) -> std::io::Result<()> {
+    let directory = Arc::clone(&shell.directory);
+    let Some(mailbox) = directory.mailbox(shell.index) else { return Ok(()) };
+    loop {
+        mailbox.filled().await;
+        let mut full = true;
+        while full {
+            let unix_seconds = net::clock::unix_seconds();
+            shell.turn(|core, now| {
+                while let Some(command) = mailbox.take_command() {
+                    core.handle_command(now, command);
+                }
+                let mut taken = 0;
+                while taken < HAND_OVERS_PER_TURN
+                    && let Some(HandOver { path, mut datagram }) = mailbox.take_hand_over()
+                {
+                    core.handle_hand_over(now, unix_seconds, path, &mut datagram);
+                    taken += 1;
+                }
+                full = taken == HAND_OVERS_PER_TURN;
+            });
+            yield_now().await;
+        }
+    }
+}
+
+/// Counters, for whoever reads metrics.
+async fn snapshots(shell: Rc<Shell>, board: Arc<Board>) -> std::io::Result<()> {
+    loop {
+        board.put(shell.index, shell.snapshot());
+        tokio::time::sleep(SNAPSHOT_INTERVAL).await;
+    }
+}

@@ -1,0 +1,121 @@
+//! The body of `POST /v1/realtime/calls`: an offer alone, or a form with an offer and a session.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, Multipart, Request};
+use axum::http::{HeaderMap, StatusCode, header};
+use tokio_stream::StreamExt;
+
+use super::error::ApiError;
+
+/// The largest offer: a browser's with every codec is ~8 KiB.
+pub const MAX_OFFER_BYTES: usize = 64 << 10;
+
+/// The largest session part: long instructions and many tools.
+pub const MAX_SESSION_BYTES: usize = 256 << 10;
+
+/// Both parts and the form around them.
+const MAX_BODY_BYTES: usize = MAX_OFFER_BYTES + MAX_SESSION_BYTES + (16 << 10);
+
+/// What is read and thrown away of a body that is too large, so that its sender gets to read the answer.
+const MAX_DRAIN_BYTES: usize = 4 << 20;
+
+/// The parts of a request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// The offer.
+    pub sdp: String,
+    /// The session as JSON, if sent.
+    pub session: Option<String>,
+}
+
+/// Reads a request's parts.
+///
+/// # Errors
+/// 415 for a type that is neither, 413 for too much, 400 for parts that are missing or not text.
+pub async fn read(request: Request) -> Result<Parts, ApiError> {
+    let kind = essence(request.headers());
+    let (head, body) = request.into_parts();
+    match kind.as_deref() {
+        Some("application/sdp") => {
+            let body = collect(body).await?;
+            Ok(Parts { sdp: text(&body, "sdp", MAX_OFFER_BYTES)?, session: None })
+        }
+        Some("multipart/form-data") => {
+            let body = collect(body).await?;
+            read_form(Request::from_parts(head, Body::from(body))).await
+        }
+        other => Err(ApiError::status(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported_media_type",
+            format!(
+                "Content-Type {} is not accepted: send application/sdp with the offer as the body, or \
+                 multipart/form-data with the parts sdp and session.",
+                other.map_or_else(|| "(none)".to_owned(), |kind| format!("{kind:?}")),
+            ),
+        )),
+    }
+}
+
+async fn read_form(request: Request) -> Result<Parts, ApiError> {
+    let malformed = |error: &dyn std::fmt::Display| {
+        ApiError::invalid("invalid_form", "sdp", format!("The form cannot be read: {error}."))
+    };
+    let mut form = Multipart::from_request(request, &()).await.map_err(|e| malformed(&e.body_text()))?;
+    let (mut sdp, mut session) = (None, None);
+    // Parts of other names are ignored: clients may send what later versions know.
+    while let Some(field) = form.next_field().await.map_err(|e| malformed(&e.body_text()))? {
+        let name = field.name().unwrap_or_default().to_owned();
+        let bytes = field.bytes().await.map_err(|e| malformed(&e.body_text()))?;
+        match name.as_str() {
+            "sdp" => sdp = Some(text(&bytes, "sdp", MAX_OFFER_BYTES)?),
+            "session" => session = Some(text(&bytes, "session", MAX_SESSION_BYTES)?),
+            _ => {}
+        }
+    }
+    let sdp = sdp.ok_or_else(|| {
+        ApiError::invalid("missing_offer", "sdp", "The form has no part named sdp: put the offer there.")
+    })?;
+    Ok(Parts { sdp, session })
+}
+
+fn text(bytes: &[u8], param: &'static str, limit: usize) -> Result<String, ApiError> {
+    if bytes.len() > limit {
+        return Err(too_large(format!("The part {param} has {} bytes; at most {limit} are taken.", bytes.len())));
+    }
+    String::from_utf8(bytes.to_vec())
+        .map_err(|_| ApiError::invalid("invalid_encoding", param, format!("The part {param} is not UTF-8.")))
+}
+
+/// The whole body, unless it is too large: then the rest is read and dropped, up to a bound.
+async fn collect(body: Body) -> Result<Bytes, ApiError> {
+    let mut stream = body.into_data_stream();
+    let mut kept = Vec::new();
+    let mut seen = 0;
+    while let Some(chunk) = stream.next().await {
+        let chunk = chunk
+            .map_err(|error| ApiError::invalid("incomplete_body", "sdp", format!("The body broke off: {error}.")))?;
+        seen += chunk.len();
+        if seen <= MAX_BODY_BYTES {
+            kept.extend_from_slice(&chunk);
+        } else {
+            kept = Vec::new();
+            if seen > MAX_DRAIN_BYTES {
+                break;
+            }
+        }
+    }
+    if seen > MAX_BODY_BYTES {
+        return Err(too_large(format!("The body is too large; at most {MAX_BODY_BYTES} bytes are taken.")));
+    }
+    Ok(kept.into())
+}
+
+fn too_large(message: String) -> ApiError {
+    ApiError::status(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", message)
+}
+
+/// The media type without its parameters, in lower case (RFC 9110 §8.3.1).
+fn essence(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next()?.trim().to_ascii_lowercase())
+}

@@ -1,0 +1,175 @@
+//! Answering a call, without I/O: choose the model and a seat, mint the route, answer the offer, enter the session.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use link::ids::{EdgeId, SessionId};
+use link::route::{Route, RouteKeys};
+use rand::Rng;
+use rtc::{Candidate, LocalDescription, Offer};
+
+use super::error::ApiError;
+use crate::directory::{CallInfo, Directory, Pending};
+use crate::seats::Seats;
+
+/// The model that the edge answers itself.
+pub const ECHO: &str = "echo";
+
+/// Seconds until a refused client may try again: the next renewal of the leases.
+const RETRY_AFTER: u32 = 1;
+
+/// What all requests share.
+pub struct Shared {
+    /// This edge.
+    pub edge: EdgeId,
+    /// Advertised addresses, in order of preference.
+    pub candidates: Vec<Candidate>,
+    /// Names that clients may ask for, and the model that serves each.
+    pub models: BTreeMap<String, String>,
+    /// The name taken when a client asks for none, or for one that is not among them.
+    pub default_model: String,
+    /// How long a call may stay without a valid check.
+    pub setup_timeout: Duration,
+    /// Makes and reads route tokens.
+    pub keys: RouteKeys,
+    /// The certificate that answers name.
+    pub identity: rtc::Identity,
+    /// Sessions.
+    pub directory: Arc<Directory>,
+    /// Where calls may go.
+    pub seats: Arc<Seats>,
+    /// The edge stops: no further calls.
+    pub draining: AtomicBool,
+    /// What became of requests.
+    pub counts: Counts,
+}
+
+/// What became of requests for calls.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Answered.
+    pub created: AtomicU64,
+    /// Refused for what the client sent.
+    pub refused: AtomicU64,
+    /// Refused for want of a seat.
+    pub no_seat: AtomicU64,
+    /// Refused because the edge stops.
+    pub draining: AtomicU64,
+    /// Took the default model because none was named.
+    pub model_absent: AtomicU64,
+    /// Took the default model because the named one is not known.
+    pub model_unmapped: AtomicU64,
+}
+
+/// A request for a call.
+#[derive(Debug, Clone, Copy)]
+pub struct CreateCall<'a> {
+    /// The offer.
+    pub offer: &'a str,
+    /// `?model=`, which counts when the session names none.
+    pub model: Option<&'a str>,
+    /// The session as JSON.
+    pub session_json: Option<&'a str>,
+}
+
+/// An answered call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Created {
+    /// Its id.
+    pub id: SessionId,
+    /// The answer, CRLF at the end.
+    pub answer: String,
+}
+
+/// Answers a call.
+///
+/// # Errors
+/// What the client is told instead. Nothing of the call is left then.
+pub fn create_call(
+    shared: &Shared, now: Instant, unix_seconds: u32, rng: &mut impl Rng, call: CreateCall<'_>,
+) -> Result<Created, ApiError> {
+    let result = answer(shared, now, unix_seconds, rng, call);
+    let counts = &shared.counts;
+    let counter = match &result {
+        Ok(_) => &counts.created,
+        Err(error) if error.code == "no_seat" => &counts.no_seat,
+        Err(error) if error.code == "draining" => &counts.draining,
+        Err(_) => &counts.refused,
+    };
+    counter.fetch_add(1, Ordering::Relaxed);
+    result
+}
+
+fn answer(
+    shared: &Shared, now: Instant, unix_seconds: u32, rng: &mut impl Rng, call: CreateCall<'_>,
+) -> Result<Created, ApiError> {
+    if shared.draining.load(Ordering::Relaxed) {
+        return Err(ApiError::unavailable("draining", RETRY_AFTER, "This edge is about to stop; try another one."));
+    }
+    let session_model = session_model(call.session_json)?;
+    let offer = Offer::parse(call.offer).map_err(|e| ApiError::invalid("invalid_offer", "sdp", e.to_string()))?;
+    let model = choose_model(shared, session_model.as_deref().or(call.model));
+    let seat = if model == ECHO { shared.seats.take_local() } else { shared.seats.take(model, &[]) };
+    let seat = seat.ok_or_else(|| {
+        ApiError::unavailable("no_seat", RETRY_AFTER, format!("No seat is free for model {model:?}; try again."))
+    })?;
+
+    let session = SessionId(rng.next_u64());
+    let route = Route { edge: shared.edge, transceiver: seat.transceiver(), session, minted: unix_seconds };
+    let ufrag = shared.keys.seal(&route);
+    let password = shared.keys.password(&ufrag).ok_or_else(|| internal("its route token cannot be read back"))?;
+    let accepted = offer.accept(&LocalDescription {
+        ufrag,
+        password,
+        fingerprint: shared.identity.fingerprint().to_owned(),
+        candidates: shared.candidates.clone(),
+        // Positive as i64, which is what some parsers make of it (RFC 8866 §5.2).
+        session: rng.next_u64() >> 1,
+        ssrc: rng.next_u32().max(1),
+    });
+    let pending = Pending {
+        setup: accepted.setup,
+        call: CallInfo {
+            model: model.to_owned(),
+            session_config: call.session_json.unwrap_or_default().to_owned(),
+            created_at: u64::from(unix_seconds),
+        },
+        seat,
+    };
+    if !shared.directory.insert(session, pending, now + shared.setup_timeout) {
+        return Err(internal("its id is taken"));
+    }
+    Ok(Created { id: session, answer: accepted.answer })
+}
+
+/// `session.model`, after making sure that the session is a JSON object.
+fn session_model(session_json: Option<&str>) -> Result<Option<String>, ApiError> {
+    let Some(json) = session_json else { return Ok(None) };
+    let value: serde_json::Value = serde_json::from_str(json)
+        .map_err(|e| ApiError::invalid("invalid_json", "session", format!("The part session is not JSON: {e}.")))?;
+    if !value.is_object() {
+        return Err(ApiError::invalid("invalid_json", "session", "The part session must be a JSON object."));
+    }
+    match value.get("model") {
+        None | Some(serde_json::Value::Null) => Ok(None),
+        Some(serde_json::Value::String(model)) => Ok(Some(model.clone())),
+        Some(_) => Err(ApiError::invalid("invalid_type", "session.model", "session.model must be a string.")),
+    }
+}
+
+fn choose_model<'a>(shared: &'a Shared, asked: Option<&str>) -> &'a str {
+    let asked = asked.filter(|name| !name.is_empty());
+    if let Some(model) = asked.and_then(|name| shared.models.get(name)) {
+        return model;
+    }
+    let cause = if asked.is_some() { &shared.counts.model_unmapped } else { &shared.counts.model_absent };
+    cause.fetch_add(1, Ordering::Relaxed);
+    shared.models.get(&shared.default_model).map_or(shared.default_model.as_str(), String::as_str)
+}
+
+fn internal(what: &str) -> ApiError {
+    let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
+    ApiError::status(status, "internal_error", format!("The call could not be set up: {what}; try again."))
+}

@@ -1,0 +1,124 @@
+//! HTTP signaling: answers offers, ends calls, serves the page.
+//!
+//! | request | answer |
+//! |---|---|
+//! | `POST /v1/realtime/calls` | 201, the answer, `Location: /v1/realtime/calls/rtc_...` |
+//! | `DELETE /v1/realtime/calls/{id}` | 200, or 404 once the call is over |
+//! | `POST /v1/realtime/calls/{id}/hangup` | 200, also when repeated |
+//! | `GET /`, `GET /assets/...` | the page |
+//!
+//! Browsers call from other origins: every answer carries CORS headers, a preflight is answered with the headers it asks
+//! for (`*` would not cover Authorization).
+
+mod body;
+mod create;
+mod error;
+mod page;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, post};
+use link::ids::SessionId;
+use serde::Deserialize;
+use tower_http::cors::{AllowHeaders, Any, CorsLayer};
+
+pub use body::{MAX_OFFER_BYTES, MAX_SESSION_BYTES};
+pub use create::{Counts, CreateCall, Created, ECHO, Shared, create_call};
+pub use error::ApiError;
+
+use crate::worker::CloseCause;
+
+/// How long a browser may remember a preflight's answer.
+const PREFLIGHT_MAX_AGE: Duration = Duration::from_secs(7200);
+
+/// Everything that signaling serves.
+pub fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/v1/realtime/calls", post(create))
+        .route("/v1/realtime/calls/{id}", delete(end))
+        .route("/v1/realtime/calls/{id}/hangup", post(hang_up))
+        .merge(page::router())
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(cors())
+        .with_state(shared)
+}
+
+#[derive(Deserialize)]
+struct CreateQuery {
+    model: Option<String>,
+}
+
+async fn create(
+    State(shared): State<Arc<Shared>>, Query(query): Query<CreateQuery>, request: Request,
+) -> Result<Response, ApiError> {
+    let parts = body::read(request).await.inspect_err(|_| {
+        shared.counts.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    })?;
+    let call = CreateCall {
+        offer: &parts.sdp,
+        model: query.model.as_deref(),
+        session_json: parts.session.as_deref(),
+    };
+    let created = create_call(&shared, Instant::now(), net::clock::unix_seconds(), &mut rand::rng(), call)?;
+    tracing::info!(call = %created.id, "call answered");
+    let location = format!("/v1/realtime/calls/{}", created.id);
+    let headers = [(header::CONTENT_TYPE, "application/sdp".to_owned()), (header::LOCATION, location)];
+    Ok((StatusCode::CREATED, headers, created.answer).into_response())
+}
+
+async fn end(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
+    let session = parse_id(&id).ok_or_else(|| no_such_call(&id))?;
+    if shared.directory.close(session, CloseCause::HangUp) { Ok(StatusCode::OK) } else { Err(no_such_call(&id)) }
+}
+
+/// A repeated hangup, whose first answer may have been lost, succeeds: ids cannot be guessed, so one that reads like an
+/// id was a call.
+async fn hang_up(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
+    let session = parse_id(&id).ok_or_else(|| no_such_call(&id))?;
+    shared.directory.close(session, CloseCause::HangUp);
+    Ok(StatusCode::OK)
+}
+
+async fn unknown_path(request: Request) -> ApiError {
+    ApiError::not_found("unknown_url", format!("Unknown request URL: {} {}.", request.method(), request.uri().path()))
+}
+
+async fn wrong_method(request: Request) -> ApiError {
+    let message = format!("{} is not allowed on {}.", request.method(), request.uri().path());
+    ApiError::status(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+}
+
+fn no_such_call(id: &str) -> ApiError {
+    ApiError::not_found("call_id_not_found", format!("No session found for the provided call_id {id:?}."))
+}
+
+/// Reads `rtc_` and 16 hex digits.
+fn parse_id(id: &str) -> Option<SessionId> {
+    let digits = id.strip_prefix("rtc_").filter(|d| d.len() == 16)?;
+    u64::from_str_radix(digits, 16).ok().map(SessionId)
+}
+
+fn cors() -> CorsLayer {
+    let link = HeaderValue::from_static("Location, ETag, Link, Accept-Patch");
+    debug_assert!(link.to_str().is_ok());
+    CorsLayer::new()
+        .allow_origin(Any)
+        .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE, Method::OPTIONS])
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers([
+            header::LOCATION,
+            header::ETAG,
+            header::LINK,
+            HeaderName::from_static("accept-patch"),
+            header::RETRY_AFTER,
+        ])
+        .max_age(PREFLIGHT_MAX_AGE)
+}

@@ -1,0 +1,246 @@
+//! One session on its worker: the client's WebRTC on one side, echo or a transceiver on the other.
+
+use std::time::{Duration, Instant};
+
+use link::ids::SessionId;
+use link::proto::{ChannelClosed, ChannelMessage, ChannelOpened, Connected, edge_message};
+use rtc::{ChannelId, Event, MediaFrame, MessageKind, OutgoingFrame, Path};
+
+use super::events;
+use super::io::Io;
+use super::remote::{Remote, State};
+use super::stats::CloseCause;
+use crate::directory::CallInfo;
+use crate::seats::Seat;
+
+/// Between the last event and the close that follows it: time for SCTP to repeat a lost packet.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// How long a call that no transceiver took waits for the client's channel, to say so.
+const WAIT_FOR_CHANNEL: Duration = Duration::from_secs(10);
+
+/// Who answers the client.
+pub(crate) enum Side {
+    /// The edge itself; the seat is held for as long as the call lasts.
+    Echo(#[expect(dead_code, reason = "held for its drop")] Seat),
+    /// A transceiver.
+    Remote(Box<Remote>),
+}
+
+/// A close that is decided and not yet done.
+struct Ending {
+    at: Instant,
+    cause: CloseCause,
+    /// What the client is still to be told: code and message.
+    error: Option<(&'static str, &'static str)>,
+}
+
+/// One session.
+pub(crate) struct Client {
+    pub(crate) id: SessionId,
+    pub(crate) rtc: rtc::Session,
+    pub(crate) call: CallInfo,
+    pub(crate) side: Side,
+    /// Checked 4-tuples, at most 8 (the session displaces the oldest).
+    pub(crate) paths: Vec<Path>,
+    /// The entry among the worker's deadlines that counts.
+    pub(crate) armed: Option<Instant>,
+    events: Option<ChannelId>,
+    connected: bool,
+    ending: Option<Ending>,
+}
+
+impl Client {
+    pub(crate) fn new(id: SessionId, rtc: rtc::Session, call: CallInfo, side: Side) -> Self {
+        Self {
+            id,
+            rtc,
+            call,
+            side,
+            paths: Vec::new(),
+            armed: None,
+            events: None,
+            connected: false,
+            ending: None,
+        }
+    }
+
+    pub(crate) fn remote(&mut self) -> Option<&mut Remote> {
+        match &mut self.side {
+            Side::Remote(remote) => Some(remote),
+            Side::Echo(_) => None,
+        }
+    }
+
+    /// A frame of the client's.
+    pub(crate) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, io: &mut Io) {
+        io.stats.media_received += 1;
+        match &mut self.side {
+            Side::Echo(_) => {
+                let echo = OutgoingFrame {
+                    rtp_timestamp: frame.rtp_timestamp,
+                    marker: frame.marker,
+                    payload: frame.payload,
+                };
+                self.send_media(now, echo, io);
+            }
+            Side::Remote(remote) => remote.media(now, frame, io),
+        }
+    }
+
+    /// Events other than those about paths and the end.
+    pub(crate) fn handle_event(&mut self, now: Instant, event: Event, io: &mut Io) {
+        match event {
+            Event::Connected { .. } => {
+                self.connected = true;
+                self.tell(edge_message::Kind::Connected(Connected {}), io);
+                let mut buffer = io.buffer();
+                while let Some(frame) = self.rtc.poll_held(now, &mut buffer) {
+                    self.media(now, frame, io);
+                }
+                io.recycle(buffer);
+            }
+            Event::ChannelOpened { channel, label } => self.channel_opened(now, channel, label, io),
+            Event::Message { channel, kind, data } => match &mut self.side {
+                Side::Echo(_) => self.send_message(now, channel, kind, &data, io),
+                Side::Remote(remote) => {
+                    let binary = kind == MessageKind::Binary;
+                    let message = ChannelMessage { channel: u32::from(channel.0), binary, data };
+                    remote.message(edge_message::Kind::ChannelMessage(message), io);
+                }
+            },
+            Event::ChannelClosed { channel } => {
+                self.events.take_if(|events| *events == channel);
+                let closed = ChannelClosed { channel: u32::from(channel.0) };
+                self.tell(edge_message::Kind::ChannelClosed(closed), io);
+            }
+            Event::PathAdded(_) | Event::PathRemoved(_) | Event::Closed(_) => {}
+        }
+    }
+
+    pub(crate) fn send_message(
+        &mut self, now: Instant, channel: ChannelId, kind: MessageKind, data: &[u8], io: &mut Io,
+    ) {
+        if self.rtc.send_message(now, channel, kind, data).is_err() {
+            io.stats.messages_refused += 1;
+        }
+    }
+
+    /// Ends the call with an `error` event: at once when the channel for it is open, else when it opens.
+    pub(crate) fn fail(
+        &mut self, now: Instant, cause: CloseCause, code: &'static str, message: &'static str, io: &mut Io,
+    ) {
+        if self.ending.is_some() {
+            return;
+        }
+        self.ending = Some(Ending { at: now + WAIT_FOR_CHANNEL, cause, error: Some((code, message)) });
+        if self.events.is_some() {
+            self.say_error(now, io);
+        }
+    }
+
+    /// Ends the call once what was said has had time to arrive.
+    pub(crate) fn end_soon(&mut self, now: Instant, cause: CloseCause) {
+        self.ending.get_or_insert(Ending { at: now + LINGER, cause, error: None });
+    }
+
+    /// The close that is due.
+    pub(crate) fn ended(&self, now: Instant) -> Option<CloseCause> {
+        self.ending.as_ref().filter(|ending| ending.at <= now).map(|ending| ending.cause)
+    }
+
+    /// Puts due frames on the wire, as far as the turn's budget goes, and tells the transceiver about it.
+    pub(crate) fn play(&mut self, now: Instant, budget: &mut u32, io: &mut Io) {
+        if !self.plays() {
+            return;
+        }
+        let mut payload = io.buffer();
+        while *budget > 0 {
+            let Side::Remote(remote) = &mut self.side else { break };
+            let Some(due) = remote.playout.poll_frame(now, &mut payload) else { break };
+            *budget -= 1;
+            let frame = OutgoingFrame { rtp_timestamp: due.rtp_timestamp, marker: due.marker, payload: &payload };
+            self.send_media(now, frame, io);
+        }
+        io.recycle(payload);
+        if let Side::Remote(remote) = &mut self.side {
+            remote.tell_playout(now, io);
+        }
+    }
+
+    pub(crate) fn drain_transmits(&mut self, io: &mut Io) {
+        let mut buffer = io.buffer();
+        while let Some(transmit) = self.rtc.poll_transmit(&mut buffer) {
+            let next = io.buffer();
+            io.transmit(transmit.path, std::mem::replace(&mut buffer, next));
+        }
+        io.recycle(buffer);
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant, io: &mut Io) {
+        if self.rtc.poll_timeout().is_some_and(|at| at <= now) {
+            self.rtc.handle_timeout(now);
+        }
+        if let Side::Remote(remote) = &mut self.side {
+            remote.handle_timeout(now, &self.call, io);
+        }
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let remote = match &self.side {
+            Side::Remote(remote) if self.plays() => remote.poll_timeout(),
+            Side::Remote(remote) => match remote.state() {
+                State::Waiting(at) => Some(at),
+                _ => None,
+            },
+            Side::Echo(_) => None,
+        };
+        let ending = self.ending.as_ref().map(|ending| ending.at);
+        [self.rtc.poll_timeout(), remote, ending].into_iter().flatten().min()
+    }
+
+    /// The first word is kept: nothing is played before the client can hear it.
+    fn plays(&self) -> bool {
+        self.connected && self.ending.is_none()
+    }
+
+    fn channel_opened(&mut self, now: Instant, channel: ChannelId, label: String, io: &mut Io) {
+        if label == events::CHANNEL_LABEL {
+            self.events = Some(channel);
+            if matches!(self.side, Side::Echo(_)) {
+                let created = events::session_created(self.id.0, &self.call.model);
+                self.send_message(now, channel, MessageKind::Text, created.as_bytes(), io);
+            }
+            self.say_error(now, io);
+        }
+        let opened = ChannelOpened { channel: u32::from(channel.0), label };
+        self.tell(edge_message::Kind::ChannelOpened(opened), io);
+    }
+
+    fn say_error(&mut self, now: Instant, io: &mut Io) {
+        let Some(channel) = self.events else { return };
+        let Some(ending) = &mut self.ending else { return };
+        let Some((code, message)) = ending.error.take() else { return };
+        ending.at = now + LINGER;
+        let event = events::error(self.id.0, code, message);
+        self.send_message(now, channel, MessageKind::Text, event.as_bytes(), io);
+    }
+
+    fn send_media(&mut self, now: Instant, frame: OutgoingFrame<'_>, io: &mut Io) {
+        let mut datagram = io.buffer();
+        match self.rtc.send_media(now, frame, &mut datagram) {
+            Ok(path) => {
+                io.stats.media_sent += 1;
+                io.transmit(path, datagram);
+            }
+            // A client that only speaks, or left a moment ago.
+            Err(_) => io.recycle(datagram),
+        }
+    }
+
+    fn tell(&mut self, kind: edge_message::Kind, io: &mut Io) {
+        if let Side::Remote(remote) = &mut self.side {
+            remote.message(kind, io);
+        }
+    }
+}

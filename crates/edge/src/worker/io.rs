@@ -1,0 +1,181 @@
+//! What leaves a worker: datagrams to clients in reused buffers, batches to transceivers, and everything else.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::Bytes;
+use link::datagram::{BatchWriter, MediaUp, PlayoutReport};
+use link::ids::{Epoch, SessionId, TransceiverId};
+use link::proto::{EdgeMessage, OpenRequest, ReleaseRequest};
+use rtc::Path;
+
+use super::stats::Stats;
+
+/// Buffers kept for reuse: the answers to one receive batch, the frames of one turn, and some.
+const MAX_SPARE: usize = 256;
+
+/// What the driver of a worker does for it. Datagrams to clients come from [`super::Worker::poll_transmit`].
+#[derive(Debug)]
+pub enum Output {
+    /// Leave this datagram in another worker's mailbox.
+    HandOver {
+        /// Whose.
+        worker: u32,
+        /// Where it came from and to.
+        path: Path,
+        /// The whole of it.
+        datagram: Vec<u8>,
+    },
+    /// Call Open on the link to this transceiver, then open the session stream; answer with
+    /// [`super::LinkInput::Opened`] or [`super::LinkInput::OpenFailed`].
+    Open {
+        /// Where.
+        transceiver: TransceiverId,
+        /// What.
+        request: OpenRequest,
+    },
+    /// Send on the session stream.
+    Message {
+        /// Where.
+        transceiver: TransceiverId,
+        /// Of which session.
+        session: SessionId,
+        /// Of which epoch.
+        epoch: Epoch,
+        /// What.
+        message: EdgeMessage,
+    },
+    /// Send as a QUIC datagram.
+    Datagram {
+        /// Where.
+        transceiver: TransceiverId,
+        /// One batch.
+        batch: Bytes,
+    },
+    /// Call Release, which also ends the session stream.
+    Release {
+        /// Where.
+        transceiver: TransceiverId,
+        /// What.
+        request: ReleaseRequest,
+    },
+}
+
+struct Uplink {
+    transceiver: TransceiverId,
+    frames: BatchWriter,
+    reports: BatchWriter,
+}
+
+/// Everything on its way out.
+pub(crate) struct Io {
+    begin: Instant,
+    transmits: VecDeque<(Path, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+    outputs: VecDeque<Output>,
+    uplinks: Vec<Uplink>,
+    pub(crate) stats: Stats,
+}
+
+impl Io {
+    pub(crate) fn new(begin: Instant) -> Self {
+        Self {
+            begin,
+            transmits: VecDeque::with_capacity(MAX_SPARE),
+            spare: Vec::with_capacity(MAX_SPARE),
+            outputs: VecDeque::new(),
+            uplinks: Vec::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    /// A buffer to write a datagram into; give it to [`Self::transmit`] or [`Self::recycle`].
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn transmit(&mut self, path: Path, datagram: Vec<u8>) {
+        self.transmits.push_back((path, datagram));
+    }
+
+    pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < MAX_SPARE {
+            self.spare.push(buffer);
+        }
+    }
+
+    pub(crate) fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Path> {
+        let (path, mut datagram) = self.transmits.pop_front()?;
+        std::mem::swap(out, &mut datagram);
+        self.recycle(datagram);
+        Some(path)
+    }
+
+    pub(crate) fn output(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// Puts a frame into the pending batch; `false` when it is too large for any.
+    pub(crate) fn frame(&mut self, now: Instant, transceiver: TransceiverId, frame: &MediaUp<'_>) -> bool {
+        let clock = self.clock32(now);
+        let index = self.uplink(transceiver);
+        let frames = &mut self.uplinks[index].frames;
+        if frames.push_frame(frame) {
+            return true;
+        }
+        if !frames.is_empty() {
+            let batch = frames.take(clock);
+            self.outputs.push_back(Output::Datagram { transceiver, batch });
+        }
+        self.uplinks[index].frames.push_frame(frame)
+    }
+
+    /// Puts a report into the pending batch.
+    pub(crate) fn report(&mut self, now: Instant, transceiver: TransceiverId, report: &PlayoutReport) {
+        let clock = self.clock32(now);
+        let index = self.uplink(transceiver);
+        let reports = &mut self.uplinks[index].reports;
+        if reports.push_report(report) {
+            return;
+        }
+        let batch = reports.take(clock);
+        self.outputs.push_back(Output::Datagram { transceiver, batch });
+        // An empty batch holds any report.
+        let _ = self.uplinks[index].reports.push_report(report);
+    }
+
+    /// Lets the pending batches go.
+    pub(crate) fn end_of_batch(&mut self, now: Instant) {
+        let clock = self.clock32(now);
+        let Self { uplinks, outputs, .. } = self;
+        for Uplink { transceiver, frames, reports } in uplinks {
+            for writer in [frames, reports] {
+                if !writer.is_empty() {
+                    outputs.push_back(Output::Datagram { transceiver: *transceiver, batch: writer.take(clock) });
+                }
+            }
+        }
+    }
+
+    /// A worker has a handful of transceivers: a scan is quicker than a table.
+    fn uplink(&mut self, transceiver: TransceiverId) -> usize {
+        self.uplinks.iter().position(|u| u.transceiver == transceiver).unwrap_or_else(|| {
+            self.uplinks.push(Uplink {
+                transceiver,
+                frames: BatchWriter::media_up(),
+                reports: BatchWriter::playout(),
+            });
+            self.uplinks.len() - 1
+        })
+    }
+
+    /// Microseconds since the worker began, low 32 bits.
+    #[expect(clippy::cast_possible_truncation, reason = "the clock on the wire is modulo 2^32")]
+    fn clock32(&self, now: Instant) -> u32 {
+        now.saturating_duration_since(self.begin).as_micros() as u32
+    }
+}

@@ -1,0 +1,279 @@
+//! The core of one edge worker: every session it owns, from datagram to datagram, without I/O.
+//!
+//! # Run loop
+//!
+//! A driver feeds [`Worker::handle_datagram`], [`Worker::handle_hand_over`], [`Worker::handle_link`],
+//! [`Worker::handle_command`] and, at [`Worker::poll_timeout`], [`Worker::handle_timeout`]. After each batch of inputs it
+//! drains [`Worker::poll_transmit`] and [`Worker::poll_output`] until both are empty; the latter ends the batch
+//! ([`Worker::end_of_batch`]), so that all frames of one receive batch leave in as few link datagrams as they fit.
+//!
+//! # Invariants
+//!
+//! * A session never changes its worker.
+//! * One turn is bounded: at most [`FRAMES_PER_TURN`] due frames and [`DEADLINES_PER_TURN`] deadlines between two
+//!   ends of a batch. What is left is due at once: [`Worker::poll_timeout`] lies in the past.
+//! * Every session that is claimed is counted as closed exactly once, and leaves nothing behind: no 4-tuple, slot, seat
+//!   or directory entry.
+
+mod bridge;
+mod client;
+mod clients;
+mod deadlines;
+mod events;
+mod held;
+mod io;
+pub mod playout;
+mod remote;
+mod routing;
+mod stats;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use link::ids::{EdgeId, SessionId, Slot, TransceiverId};
+use link::route::RouteKeys;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use rtc::{Event, Path};
+
+pub use bridge::LinkInput;
+pub use io::Output;
+pub use stats::{CloseCause, Discard, Gauges, Stats};
+
+use self::client::Side;
+use self::clients::{Clients, Key};
+use self::deadlines::Deadlines;
+use self::io::Io;
+use crate::directory::{Command, Directory};
+
+/// Frames put on the wire between two ends of a batch: ~3 us each are ~200 us of a turn's 500.
+pub const FRAMES_PER_TURN: u32 = 64;
+
+/// Deadlines served per call of [`Worker::handle_timeout`].
+pub const DEADLINES_PER_TURN: u32 = 64;
+
+/// What a worker is told at its start.
+#[derive(Debug, Clone)]
+pub struct WorkerConfig {
+    /// Its number among the workers of this edge, from 0.
+    pub index: u32,
+    /// The edge's id: tokens of other edges are not for us.
+    pub edge: EdgeId,
+    /// Timers and limits of each session.
+    pub session: rtc::Config,
+}
+
+/// The core of one worker. See the module for how to drive it. Not `Send`.
+pub struct Worker {
+    config: WorkerConfig,
+    directory: Arc<Directory>,
+    keys: RouteKeys,
+    identity: rtc::Identity,
+    rng: StdRng,
+    now: Instant,
+    clients: Clients,
+    by_id: HashMap<SessionId, Key>,
+    /// Routes DTLS and SRTP only: STUN says itself whose it is.
+    paths: HashMap<Path, Key>,
+    slots: HashMap<(TransceiverId, Slot), Key>,
+    deadlines: Deadlines,
+    frames_left: u32,
+    /// What sessions that are over had counted on their playout.
+    past_playout: playout::Stats,
+    io: Io,
+}
+
+impl Worker {
+    /// A worker without sessions. `seed` feeds every random choice that is not a secret of DTLS.
+    #[must_use]
+    pub fn new(
+        now: Instant, config: WorkerConfig, directory: Arc<Directory>, keys: RouteKeys, identity: rtc::Identity,
+        seed: [u8; 32],
+    ) -> Self {
+        Self {
+            config,
+            directory,
+            keys,
+            identity,
+            rng: StdRng::from_seed(seed),
+            now,
+            clients: Clients::default(),
+            by_id: HashMap::new(),
+            paths: HashMap::new(),
+            slots: HashMap::new(),
+            deadlines: Deadlines::default(),
+            frames_left: FRAMES_PER_TURN,
+            past_playout: playout::Stats::default(),
+            io: Io::new(now),
+        }
+    }
+
+    /// Takes a command of signaling's or of another worker's.
+    pub fn handle_command(&mut self, now: Instant, command: Command) {
+        self.now = now;
+        match command {
+            Command::Close { session, cause } => {
+                if let Some(key) = self.by_id.get(&session) {
+                    self.finish(now, *key, cause);
+                }
+            }
+            Command::CloseAll { cause } => {
+                for key in self.clients.keys() {
+                    self.finish(now, key, cause);
+                }
+            }
+            Command::PathTaken(path) => {
+                if let Some(key) = self.paths.remove(&path)
+                    && let Some(client) = self.clients.get_mut(key)
+                {
+                    client.paths.retain(|p| *p != path);
+                }
+            }
+        }
+    }
+
+    /// Does what is due, at most [`DEADLINES_PER_TURN`] sessions of it.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
+        for _ in 0..DEADLINES_PER_TURN {
+            if self.frames_left == 0 {
+                break;
+            }
+            let Some((at, key)) = self.deadlines.pop(now) else { break };
+            let Some(client) = self.clients.get_mut(key) else { continue };
+            if client.armed != Some(at) {
+                continue;
+            }
+            client.armed = None;
+            client.handle_timeout(now, &mut self.io);
+            self.service(now, key);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] wants to be called next; may come early, never late.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.next()
+    }
+
+    /// The next datagram to a client: it is put into `out`, whose old buffer is kept for reuse.
+    pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Path> {
+        self.io.poll_transmit(out)
+    }
+
+    /// The next thing to do for the worker; ends the batch before it says that there is nothing left.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        if let Some(output) = self.io.poll_output() {
+            return Some(output);
+        }
+        self.end_of_batch(self.now);
+        self.io.poll_output()
+    }
+
+    /// Lets pending link datagrams go and opens the next turn.
+    pub fn end_of_batch(&mut self, now: Instant) {
+        self.frames_left = FRAMES_PER_TURN;
+        self.io.end_of_batch(now);
+    }
+
+    /// Counters since the start.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.io.stats;
+        let running = self.clients.iter().filter_map(|client| match &client.side {
+            Side::Remote(remote) => Some(remote.playout.stats()),
+            Side::Echo(_) => None,
+        });
+        for playout in running.chain([&self.past_playout]) {
+            stats.underruns += playout.underruns;
+            stats.stale_frames += playout.stale;
+            stats.refused_frames += playout.refused;
+            stats.skipped_slots += playout.skipped_slots;
+        }
+        stats
+    }
+
+    /// What is held right now.
+    #[must_use]
+    pub fn gauges(&self) -> Gauges {
+        let utterances = self.clients.iter().map(|client| match &client.side {
+            Side::Remote(remote) => remote.playout.open_utterances(),
+            Side::Echo(_) => 0,
+        });
+        Gauges { sessions: self.clients.len(), paths: self.paths.len(), utterances: utterances.sum() }
+    }
+
+    /// Drains a session after an input and arms its next deadline.
+    fn service(&mut self, now: Instant, key: Key) {
+        let Self { clients, paths, directory, io, config, frames_left, .. } = self;
+        let Some(client) = clients.get_mut(key) else { return };
+        let mut closed = None;
+        while let Some(event) = client.rtc.poll_event() {
+            match event {
+                Event::PathAdded(path) => {
+                    paths.insert(path, key);
+                    directory.add_path(path, config.index);
+                    if !client.paths.contains(&path) {
+                        client.paths.push(path);
+                    }
+                }
+                Event::PathRemoved(path) => {
+                    client.paths.retain(|p| *p != path);
+                    // A later session may sit behind the same 4-tuple.
+                    if paths.get(&path) == Some(&key) {
+                        paths.remove(&path);
+                        directory.remove_path(&path, config.index);
+                    }
+                }
+                Event::Closed(reason) => closed = Some(CloseCause::Client(reason)),
+                other => client.handle_event(now, other, io),
+            }
+        }
+        client.play(now, frames_left, io);
+        client.drain_transmits(io);
+        if let Some(cause) = closed.or_else(|| client.ended(now)) {
+            self.finish(now, key, cause);
+            return;
+        }
+        let wanted = client.poll_timeout();
+        self.deadlines.arm(key, &mut client.armed, wanted);
+        let clients = &self.clients;
+        self.deadlines.tidy(clients.len(), |key, at| clients.get(key).is_some_and(|c| c.armed == Some(at)));
+    }
+
+    /// Ends a session and takes back all that it holds.
+    fn finish(&mut self, now: Instant, key: Key, cause: CloseCause) {
+        let Some(mut client) = self.clients.remove(key) else { return };
+        if !matches!(cause, CloseCause::Client(_)) {
+            client.rtc.close(now);
+        }
+        client.drain_transmits(&mut self.io);
+        if let Side::Remote(remote) = &mut client.side {
+            if let Some(slot) = remote.slot() {
+                self.slots.remove(&(remote.transceiver(), slot));
+            }
+            remote.end(cause.label(), &mut self.io);
+            let stats = remote.playout.stats();
+            self.past_playout.underruns += stats.underruns;
+            self.past_playout.stale += stats.stale;
+            self.past_playout.refused += stats.refused;
+            self.past_playout.skipped_slots += stats.skipped_slots;
+        }
+        for path in &client.paths {
+            if self.paths.get(path) == Some(&key) {
+                self.paths.remove(path);
+                self.directory.remove_path(path, self.config.index);
+            }
+        }
+        self.by_id.remove(&client.id);
+        self.directory.remove(client.id);
+        self.io.stats.close(cause);
+    }
+
+    fn seed(&mut self) -> [u8; 32] {
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        seed
+    }
+}

@@ -1,0 +1,276 @@
+//! A session's other side: the transceiver that hears it, or is being asked to.
+
+use std::time::{Duration, Instant};
+
+use link::datagram::{MediaUp, PlayoutReport};
+use link::ids::{Epoch, SessionId, Slot, TransceiverId};
+use link::proto::{
+    Closed, EdgeMessage, OpenRequest, OversizeFrame, PlayoutEffect, ReleaseRequest, edge_message, playout_effect,
+};
+use rtc::MediaFrame;
+
+use super::held::Held;
+use super::io::{Io, Output};
+use super::playout::{EffectKind, Playout};
+use crate::directory::CallInfo;
+use crate::seats::Seat;
+
+/// From the first refusal on, the time in which a call is offered elsewhere.
+const RETRY_WINDOW: Duration = Duration::from_millis(500);
+
+/// Before the same transceiver is asked again, because there is no other: a seat that was just given back there may
+/// still be on its way.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// How far the call has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Open is on its way.
+    Opening,
+    /// Open failed; the next attempt is due then.
+    Waiting(Instant),
+    /// The transceiver hears the session under this number.
+    Open(Slot),
+    /// Over.
+    Ended,
+}
+
+/// The transceiver side of a session.
+pub(crate) struct Remote {
+    session: SessionId,
+    seat: Seat,
+    epoch: Epoch,
+    state: State,
+    held: Held,
+    pub(crate) playout: Playout,
+    first_failure: Option<Instant>,
+    tried: Vec<TransceiverId>,
+}
+
+impl Remote {
+    /// Asks the transceiver of `seat` to take the call.
+    pub(crate) fn open(now: Instant, session: SessionId, seat: Seat, call: &CallInfo, io: &mut Io) -> Self {
+        let remote = Self {
+            session,
+            seat,
+            epoch: Epoch::FIRST,
+            state: State::Opening,
+            held: Held::default(),
+            playout: Playout::new(now),
+            first_failure: None,
+            tried: Vec::new(),
+        };
+        remote.ask(call, io);
+        remote
+    }
+
+    pub(crate) fn transceiver(&self) -> TransceiverId {
+        self.seat.transceiver()
+    }
+
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(crate) fn slot(&self) -> Option<Slot> {
+        match self.state {
+            State::Open(slot) => Some(slot),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    /// The transceiver took the call: what was held follows.
+    pub(crate) fn opened(&mut self, now: Instant, slot: Slot, io: &mut Io) {
+        self.state = State::Open(slot);
+        let (messages, frames) = self.held.take();
+        for message in messages {
+            self.send(message, io);
+        }
+        for held in frames {
+            let frame = MediaFrame {
+                seq: held.seq,
+                rtp_timestamp: held.rtp_timestamp,
+                marker: held.marker,
+                audio_level: held.audio_level,
+                payload: &held.payload,
+            };
+            self.forward(now, slot, held.arrived, frame, io);
+        }
+    }
+
+    /// Open failed. `false` when nobody else can be asked in time.
+    #[must_use]
+    pub(crate) fn open_failed(&mut self, now: Instant, call: &CallInfo, io: &mut Io) -> bool {
+        // An Open whose answer was lost may have succeeded.
+        self.release("open_failed", io);
+        let first = *self.first_failure.get_or_insert(now);
+        if now >= first + RETRY_WINDOW {
+            self.state = State::Ended;
+            return false;
+        }
+        self.tried.push(self.seat.transceiver());
+        self.epoch = self.epoch.next();
+        if let Some(seat) = self.seat.take_other(&call.model, &self.tried) {
+            self.seat = seat;
+            self.state = State::Opening;
+            self.ask(call, io);
+        } else {
+            self.state = State::Waiting(now + RETRY_PAUSE);
+        }
+        true
+    }
+
+    /// Asks again, when that is due.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, call: &CallInfo, io: &mut Io) {
+        if let State::Waiting(at) = self.state
+            && at <= now
+        {
+            self.tried.clear();
+            if let Some(seat) = self.seat.take_other(&call.model, &[self.seat.transceiver()]) {
+                self.seat = seat;
+            }
+            self.state = State::Opening;
+            self.ask(call, io);
+        }
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let retry = match self.state {
+            State::Waiting(at) => Some(at),
+            _ => None,
+        };
+        [retry, self.playout.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// A frame from the client.
+    pub(crate) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, io: &mut Io) {
+        match self.state {
+            State::Open(slot) => self.forward(now, slot, now, frame, io),
+            State::Opening | State::Waiting(_) => {
+                if !self.held.frame(now, frame) {
+                    io.stats.held_dropped += 1;
+                }
+            }
+            State::Ended => {}
+        }
+    }
+
+    /// Something to say on the session stream.
+    pub(crate) fn message(&mut self, kind: edge_message::Kind, io: &mut Io) {
+        let message = EdgeMessage { kind: Some(kind) };
+        match self.state {
+            State::Open(_) => self.send(message, io),
+            State::Opening | State::Waiting(_) => {
+                if !self.held.message(message) {
+                    io.stats.held_dropped += 1;
+                }
+            }
+            State::Ended => {}
+        }
+    }
+
+    /// Tells the transceiver what became of playout.
+    pub(crate) fn tell_playout(&mut self, now: Instant, io: &mut Io) {
+        while let Some(effect) = self.playout.poll_effect() {
+            let kind = match effect.kind {
+                EffectKind::Started => playout_effect::Kind::Started,
+                EffectKind::Paused => playout_effect::Kind::Paused,
+                EffectKind::Resumed => playout_effect::Kind::Resumed,
+                EffectKind::Flushed => playout_effect::Kind::Flushed,
+                EffectKind::Finished => playout_effect::Kind::Finished,
+                EffectKind::Underrun => playout_effect::Kind::Underrun,
+            };
+            let effect = PlayoutEffect { kind: kind.into(), utterance: effect.utterance, sent: effect.sent };
+            self.message(edge_message::Kind::Playout(effect), io);
+        }
+        let Some(slot) = self.slot() else { return };
+        if let Some(report) = self.playout.poll_report(now) {
+            let report = PlayoutReport {
+                slot,
+                epoch: self.epoch.low8(),
+                utterance: link::ids::UtteranceId(report.utterance),
+                sent: report.sent,
+                limit: report.limit,
+                queue_ms: report.queue_ms,
+                underruns: report.underruns,
+            };
+            io.report(now, self.transceiver(), &report);
+        }
+    }
+
+    /// Ends the call at the transceiver.
+    pub(crate) fn end(&mut self, reason: &str, io: &mut Io) {
+        if self.state == State::Ended {
+            return;
+        }
+        if matches!(self.state, State::Open(_)) {
+            let closed = edge_message::Kind::Closed(Closed { reason: reason.to_owned() });
+            self.send(EdgeMessage { kind: Some(closed) }, io);
+        }
+        self.release(reason, io);
+        self.state = State::Ended;
+    }
+
+    /// The transceiver is gone: there is nobody to tell.
+    pub(crate) fn lost(&mut self) {
+        self.state = State::Ended;
+    }
+
+    fn ask(&self, call: &CallInfo, io: &mut Io) {
+        io.output(Output::Open {
+            transceiver: self.transceiver(),
+            request: OpenRequest {
+                session: self.session.0,
+                epoch: self.epoch.0,
+                call_id: self.session.to_string(),
+                model: call.model.clone(),
+                session_config: call.session_config.clone(),
+                created_at: call.created_at,
+            },
+        });
+    }
+
+    fn release(&self, reason: &str, io: &mut Io) {
+        io.output(Output::Release {
+            transceiver: self.transceiver(),
+            request: ReleaseRequest { session: self.session.0, epoch: self.epoch.0, reason: reason.to_owned() },
+        });
+    }
+
+    fn send(&self, message: EdgeMessage, io: &mut Io) {
+        io.output(Output::Message {
+            transceiver: self.transceiver(),
+            session: self.session,
+            epoch: self.epoch,
+            message,
+        });
+    }
+
+    fn forward(&self, now: Instant, slot: Slot, arrived: Instant, frame: MediaFrame<'_>, io: &mut Io) {
+        let age = now.saturating_duration_since(arrived).as_micros();
+        let up = MediaUp {
+            slot,
+            epoch: self.epoch.low8(),
+            marker: frame.marker,
+            seq: frame.seq,
+            rtp_timestamp: frame.rtp_timestamp,
+            audio_level: frame.audio_level,
+            age_us: u32::try_from(age).unwrap_or(u32::MAX),
+            payload: frame.payload,
+        };
+        if !io.frame(now, self.transceiver(), &up) {
+            // 120 ms of Opus with redundancy is larger than any datagram.
+            let oversize = OversizeFrame {
+                seq: u32::from(frame.seq),
+                rtp_timestamp: frame.rtp_timestamp,
+                payload: frame.payload.to_vec(),
+            };
+            let kind = edge_message::Kind::OversizeFrame(oversize);
+            self.send(EdgeMessage { kind: Some(kind) }, io);
+        }
+    }
+}
