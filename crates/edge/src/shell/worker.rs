@@ -204,7 +204,7 @@ impl Shell {
             session_streams: self.streams.sessions.get(),
             utterance_streams: self.streams.utterances.get(),
             links: u32::try_from(state.links.len()).unwrap_or(u32::MAX),
-            sends_dropped: state.send.stats().overflowed + state.send.stats().refused,
+            sends_dropped: state.send.stats().dropped + state.send.stats().failed,
             ..received
         }
     }
