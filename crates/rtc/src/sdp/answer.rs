@@ -124,17 +124,23 @@ impl Answer<'_> {
         self.transport();
         self.line(format_args!("a=rtcp-mux"));
         self.line(format_args!("a=inactive"));
-        for (name, value) in &offered.attributes {
-            self.line(format_args!("a={name}:{value}"));
-        }
+        self.offered(offered);
     }
 
-    /// RFC 8829 §5.3.1: port 0, and one format, as an m-line without any cannot be parsed.
+    /// RFC 8829 §5.3.1: port 0, and one format, as an m-line without any cannot be parsed. It is explained as it was
+    /// offered, since str0m reads no dynamic payload type without its `a=rtpmap`, not even here.
     fn refused(&mut self, line: &Line, offered: &OfferedFormat) {
         self.line(format_args!("m={} 0 {} {}", line.kind, line.protocol, offered.format));
         self.line(format_args!("c=IN IP4 0.0.0.0"));
         self.mid(line);
         self.line(format_args!("a=inactive"));
+        self.offered(offered);
+    }
+
+    fn offered(&mut self, offered: &OfferedFormat) {
+        for (name, value) in &offered.attributes {
+            self.line(format_args!("a={name}:{value}"));
+        }
     }
 
     /// An m-line with the port and address of the first candidate (RFC 8839 §4.3.1).

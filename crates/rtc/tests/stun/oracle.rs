@@ -14,12 +14,12 @@ use rtc_stun::xoraddr::XorMappedAddress;
 
 use crate::request::PASSWORD;
 
-pub fn provider() -> Arc<dyn RTCCryptoProvider> {
+pub(crate) fn provider() -> Arc<dyn RTCCryptoProvider> {
     default_provider().unwrap()
 }
 
 /// A response that the other implementation took whole: parsed, integrity and fingerprint verified.
-pub fn read(response: &[u8]) -> Message {
+pub(crate) fn read(response: &[u8]) -> Message {
     let mut message = Message::new();
     message.unmarshal_binary(response).unwrap();
     FINGERPRINT.check(&message).unwrap();
@@ -27,13 +27,13 @@ pub fn read(response: &[u8]) -> Message {
     message
 }
 
-pub fn mapped(message: &Message) -> std::net::SocketAddr {
+pub(crate) fn mapped(message: &Message) -> std::net::SocketAddr {
     let mut address = XorMappedAddress::default();
     address.get_from(message).unwrap();
     (address.ip, address.port).into()
 }
 
-pub fn error(message: &Message) -> (u16, String) {
+pub(crate) fn error(message: &Message) -> (u16, String) {
     let mut error = ErrorCodeAttribute::default();
     error.get_from(message).unwrap();
     (error.code.0, String::from_utf8(error.reason).unwrap())

@@ -2,31 +2,31 @@
 
 use aws_lc_rs::hmac;
 
-pub const USERNAME: u16 = 0x0006;
-pub const MESSAGE_INTEGRITY: u16 = 0x0008;
-pub const PRIORITY: u16 = 0x0024;
-pub const USE_CANDIDATE: u16 = 0x0025;
-pub const FINGERPRINT: u16 = 0x8028;
-pub const ICE_CONTROLLED: u16 = 0x8029;
-pub const ICE_CONTROLLING: u16 = 0x802A;
+pub(crate) const USERNAME: u16 = 0x0006;
+pub(crate) const MESSAGE_INTEGRITY: u16 = 0x0008;
+pub(crate) const PRIORITY: u16 = 0x0024;
+pub(crate) const USE_CANDIDATE: u16 = 0x0025;
+pub(crate) const FINGERPRINT: u16 = 0x8028;
+pub(crate) const ICE_CONTROLLED: u16 = 0x8029;
+pub(crate) const ICE_CONTROLLING: u16 = 0x802A;
 
-pub const LOCAL_UFRAG: &str = "server";
-pub const PASSWORD: &str = "0123456789abcdefghijkl";
+pub(crate) const LOCAL_UFRAG: &str = "server";
+pub(crate) const PASSWORD: &str = "0123456789abcdefghijkl";
 
 /// A request whose length field is right after each step.
 #[derive(Clone)]
-pub struct Request(Vec<u8>);
+pub(crate) struct Request(Vec<u8>);
 
 impl Request {
     /// No attributes yet.
-    pub fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         let mut bytes = vec![0x00, 0x01, 0, 0, 0x21, 0x12, 0xA4, 0x42];
         bytes.extend(1..=12);
         Self(bytes)
     }
 
     /// All that a browser's check has before MESSAGE-INTEGRITY, but for USE-CANDIDATE.
-    pub fn browser() -> Self {
+    pub(crate) fn browser() -> Self {
         Self::empty()
             .with(USERNAME, b"server:cli+/")
             .with(0xC057, &[0, 0, 0, 10])
@@ -34,7 +34,7 @@ impl Request {
             .with(PRIORITY, &1_853_824_767_u32.to_be_bytes())
     }
 
-    pub fn with(mut self, kind: u16, value: &[u8]) -> Self {
+    pub(crate) fn with(mut self, kind: u16, value: &[u8]) -> Self {
         self.0.extend(kind.to_be_bytes());
         self.0.extend(u16::try_from(value.len()).unwrap().to_be_bytes());
         self.0.extend(value);
@@ -42,7 +42,7 @@ impl Request {
         self.measured()
     }
 
-    pub fn integrity(self, password: &str) -> Self {
+    pub(crate) fn integrity(self, password: &str) -> Self {
         let mut counted = self.0.clone();
         let length = u16::try_from(self.0.len() - 20 + 24).unwrap();
         counted[2..4].copy_from_slice(&length.to_be_bytes());
@@ -50,7 +50,7 @@ impl Request {
         self.with(MESSAGE_INTEGRITY, hmac::sign(&key, &counted).as_ref())
     }
 
-    pub fn fingerprint(self) -> Self {
+    pub(crate) fn fingerprint(self) -> Self {
         let mut counted = self.0.clone();
         let length = u16::try_from(self.0.len() - 20 + 8).unwrap();
         counted[2..4].copy_from_slice(&length.to_be_bytes());
@@ -59,11 +59,11 @@ impl Request {
     }
 
     /// With integrity of the usual password, and FINGERPRINT.
-    pub fn sealed(self) -> Vec<u8> {
+    pub(crate) fn sealed(self) -> Vec<u8> {
         self.integrity(PASSWORD).fingerprint().0
     }
 
-    pub fn bytes(self) -> Vec<u8> {
+    pub(crate) fn bytes(self) -> Vec<u8> {
         self.0
     }
 
