@@ -23,6 +23,8 @@ mod link;
 mod session;
 mod stats;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod utterance;
 
 pub use config::{ALPN, IDLE_TIMEOUT, KEEP_ALIVE, SESSIONS_PER_LINK};

@@ -7,8 +7,8 @@ use std::path::Path;
 use link::identity::{IdentityError, NodeIdentity, Role, route_secret};
 use link::ids::{EdgeId, TransceiverId};
 
-mod dirs;
-use dirs::TempDir;
+mod support;
+use support::TempDir;
 
 const EDGE: Role = Role::Edge(EdgeId(1));
 

@@ -135,6 +135,10 @@ impl Link {
         let Inner { connection, info, counts, opening, .. } = &*self.inner;
         let mut opening = opening.lock().await;
         loop {
+            // Streams that came before the end are still queued after it, and of no use.
+            if let Some(lost) = self.close_reason() {
+                return Err(lost);
+            }
             let (send, recv) = tokio::select! {
                 biased;
                 Some(identified) = opening.join_next() => {
@@ -211,6 +215,14 @@ impl Link {
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("id", &self.id()).field("peer", &self.peer()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl Link {
+    /// What a peer that does not behave would use.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.inner.connection
     }
 }
 
