@@ -178,7 +178,7 @@ impl Turns {
     pub(crate) fn keep_from(&self) -> Option<u64> {
         match self.user {
             User::Tentative { onset, .. } => Some(onset),
-            _ if self.run > 0 => Some(self.run_from),
+            User::Quiet if self.run > 0 => Some(self.run_from),
             _ => None,
         }
     }
@@ -227,7 +227,9 @@ impl Turns {
                 self.doubt_over()
             }
             User::Unheard { .. } if reply == Reply::None => {
+                // What goes on is a turn from here.
                 self.user = User::Quiet;
+                self.run = 0;
                 None
             }
             _ => None,

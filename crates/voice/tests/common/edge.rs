@@ -64,6 +64,17 @@ impl Edge {
         }
     }
 
+    /// What a client hears, at 16 kHz, without the silences between frames.
+    pub(crate) fn heard(&self) -> Vec<i16> {
+        let mut decoder = voice::opus::Decoder::new(16_000).unwrap();
+        let mut out = [0; 1920];
+        let decode = |(_, payload): &(Instant, Vec<u8>)| {
+            let length = decoder.decode(payload, &mut out).unwrap();
+            out[..length].to_vec()
+        };
+        self.wire.iter().flat_map(decode).collect()
+    }
+
     pub(crate) fn is_paused(&self) -> bool {
         self.paused
     }

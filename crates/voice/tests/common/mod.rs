@@ -40,6 +40,8 @@ pub(crate) struct Backend {
     /// Says this instead of repeating.
     pub(crate) says: Option<Vec<i16>>,
     pub(crate) heard: Vec<i16>,
+    /// Of its PCM; 0 is 16000.
+    pub(crate) rate: u64,
     /// Media time of the first sample heard.
     pub(crate) begin: u64,
     /// Media time behind the last sample heard.
@@ -79,16 +81,19 @@ impl Bench {
     /// Lets time pass; the microphone sends a packet each 20 ms.
     pub(crate) fn run_ms(&mut self, ms: u64) {
         let until = self.now + Duration::from_millis(ms);
+        let mut turns = 0;
         loop {
             let microphone = (!self.muted).then_some(self.next_packet);
             let backend = self.backend.due.map(|(due, _)| due);
             let due = [microphone, backend, self.edge.poll_timeout(), self.conversation.poll_timeout()];
-            let next = due.into_iter().flatten().min().unwrap_or(until).max(self.now);
-            if next > until {
+            let next = due.into_iter().flatten().min().map(|due| due.max(self.now));
+            let Some(next) = next.filter(|next| *next <= until) else {
                 self.now = until;
                 self.next_packet = self.next_packet.max(if self.muted { until } else { self.start });
                 return;
-            }
+            };
+            turns = if next == self.now { turns + 1 } else { 0 };
+            assert!(turns < 1000, "time stands still: {due:?} at {next:?}, {:?}", self.log.last());
             self.now = next;
             if microphone.is_some_and(|due| due <= next) {
                 self.next_packet += Duration::from_millis(20);
@@ -188,6 +193,10 @@ impl Bench {
 }
 
 impl Backend {
+    fn factor(&self) -> u64 {
+        if self.rate == 0 { 3 } else { 48_000 / self.rate }
+    }
+
     fn handle(&mut self, now: Instant, input: &BackendInput) {
         match input {
             BackendInput::Audio { pcm, media_time } => {
@@ -197,13 +206,13 @@ impl Backend {
                     assert_eq!(*media_time, self.end, "the audio of a turn has a gap");
                 }
                 self.heard.extend(pcm);
-                self.end = media_time + pcm.len() as u64 * 3;
+                self.end = media_time + pcm.len() as u64 * self.factor();
             }
             BackendInput::SpeechStarted { .. } => self.heard.clear(),
             BackendInput::SpeechStopped { from, to, .. } => {
                 self.spans.push((*from, *to));
                 assert!(*to <= self.end, "voice beyond the audio: {to} > {}", self.end);
-                let index = |time: u64| usize::try_from(time.saturating_sub(self.begin) / 3).unwrap().min(self.heard.len());
+                let index = |time: u64| usize::try_from(time.saturating_sub(self.begin) / self.factor()).unwrap().min(self.heard.len());
                 let (from, to) = (index(from.saturating_sub(40 * 48)), index(to + 40 * 48));
                 self.heard.drain(to..);
                 self.heard.drain(..from);
