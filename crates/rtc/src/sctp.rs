@@ -161,7 +161,8 @@ impl Association {
     /// When [`Association::handle_timeout`] wants to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let socket = self.socket.as_ref().map(|socket| socket.poll_timeout());
-        let socket = socket.filter(|at| *at != SocketTime::infinite_future()).map(|at| self.epoch + (at - SocketTime::zero()));
+        let socket =
+            socket.filter(|at| *at != SocketTime::infinite_future()).map(|at| self.epoch + (at - SocketTime::zero()));
         socket.into_iter().chain(self.early.iter().map(|early| early.until)).min()
     }
 
@@ -191,7 +192,9 @@ impl Association {
         let _ = self.drain(now);
         match sent {
             Some(Ok(())) => Ok(()),
-            Some(Err(SendError::ResourceExhaustion | SendError::MessageTooLarge { .. })) => Err(SendMessageError::QueueFull),
+            Some(Err(SendError::ResourceExhaustion | SendError::MessageTooLarge { .. })) => {
+                Err(SendMessageError::QueueFull)
+            }
             Some(Err(SendError::EmptyPayload | SendError::ShuttingDown)) | None => Err(SendMessageError::NotOpen),
         }
     }

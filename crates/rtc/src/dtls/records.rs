@@ -18,6 +18,9 @@ const CLIENT_HELLO: u8 = 1;
 const SERVER_HELLO: u8 = 2;
 const HELLO_VERIFY_REQUEST: u8 = 3;
 
+/// A content type and the tag, which has 16 bytes in each cipher suite offered.
+const MIN_CIPHERTEXT: usize = 17;
+
 const HEADER: usize = 13;
 const HANDSHAKE_HEADER: usize = 12;
 
@@ -46,11 +49,13 @@ fn record_length(first: u8, datagram: &[u8]) -> Option<usize> {
         // Connection ids (bit C) are never negotiated.
         0x20..=0x3F if first & 0x10 == 0 => {
             let sequence = if first & 0x08 != 0 { 2 } else { 1 };
-            if first & 0x04 == 0 {
-                return Some(datagram.len());
-            }
-            let length = datagram.get(1 + sequence..3 + sequence)?;
-            Some(3 + sequence + usize::from(u16::from_be_bytes([length[0], length[1]])))
+            let (header, body) = if first & 0x04 == 0 {
+                (1 + sequence, datagram.len().checked_sub(1 + sequence)?)
+            } else {
+                let length = datagram.get(1 + sequence..3 + sequence)?;
+                (3 + sequence, usize::from(u16::from_be_bytes([length[0], length[1]])))
+            };
+            (body >= MIN_CIPHERTEXT).then_some(header + body)
         }
         _ => None,
     }

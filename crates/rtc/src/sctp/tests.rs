@@ -269,9 +269,8 @@ fn no_limit_of_the_clients_means_the_queues() {
 #[test]
 fn at_most_2_mb_are_queued() {
     let mut pair = Pair::opened();
-    let results: Vec<_> = (0..12)
-        .map(|_| pair.ours.send(pair.now, ChannelId(0), MessageKind::Binary, &vec![7; 262_144]))
-        .collect();
+    let results: Vec<_> =
+        (0..12).map(|_| pair.ours.send(pair.now, ChannelId(0), MessageKind::Binary, &vec![7; 262_144])).collect();
     assert!(results[..7].iter().all(Result::is_ok));
     assert_eq!(results.last(), Some(&Err(SendMessageError::QueueFull)));
 }

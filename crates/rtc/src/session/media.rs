@@ -211,13 +211,8 @@ impl Media {
     pub(super) fn seal(&mut self, now: Instant, frame: OutgoingFrame<'_>, out: &mut Vec<u8>) -> bool {
         let (Some((sender, _)), Some(audio)) = (&mut self.keys, &self.setup) else { return false };
         let timestamp = frame.rtp_timestamp.wrapping_add(self.timestamp_offset);
-        let header = Header {
-            marker: frame.marker,
-            payload_type: audio.opus,
-            seq: self.seq,
-            timestamp,
-            ssrc: audio.ssrc,
-        };
+        let header =
+            Header { marker: frame.marker, payload_type: audio.opus, seq: self.seq, timestamp, ssrc: audio.ssrc };
         out.clear();
         header.write(out);
         out.extend_from_slice(frame.payload);

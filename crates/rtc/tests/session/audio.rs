@@ -1,0 +1,106 @@
+//! Media both ways, and the reports about it.
+
+use std::time::Duration;
+
+use rtc::{Class, OutgoingFrame, SendMediaError, classify};
+
+use crate::pair::{Pair, Plan, Way};
+
+#[test]
+fn echoes_in_both_roles() {
+    for active in [true, false] {
+        let mut pair = Pair::open(Plan { active, ..Plan::default() });
+        pair.echo = true;
+        pair.talk(100);
+        pair.run(Duration::from_secs(1));
+        let expected: Vec<Vec<u8>> = (0..100).map(|number| vec![number; 60]).collect();
+        let heard: Vec<Vec<u8>> = pair.heard.iter().map(|(_, payload)| payload.clone()).collect();
+        assert_eq!(heard, expected, "active: {active}");
+        assert_eq!(pair.heard_by_client(), expected, "active: {active}");
+        assert_eq!(pair.discards, []);
+    }
+}
+
+#[test]
+fn is_refused_before_the_session_is_connected() {
+    let mut pair = Pair::new(Plan::default());
+    let frame = OutgoingFrame { rtp_timestamp: 0, marker: true, payload: &[1] };
+    let refused = pair.server.send_media(pair.sim.now(), frame, &mut Vec::new());
+    assert_eq!(refused, Err(SendMediaError::NotConnected));
+}
+
+#[test]
+fn is_refused_to_a_client_that_takes_none() {
+    let mut pair = Pair::open(Plan { tamper: |setup| setup.audio.as_mut().unwrap().send = false, ..Plan::default() });
+    let frame = OutgoingFrame { rtp_timestamp: 0, marker: true, payload: &[1] };
+    let refused = pair.server.send_media(pair.sim.now(), frame, &mut Vec::new());
+    assert_eq!(refused, Err(SendMediaError::NotNegotiated));
+}
+
+#[test]
+fn is_reported_each_second() {
+    let mut pair = Pair::open(Plan::default());
+    pair.sent.clear();
+    pair.echo = true;
+    pair.talk(250);
+    let reports = pair.sent.iter().filter(|(_, way, datagram)| *way == Way::Down && classify(datagram) == Class::Rtcp);
+    assert_eq!(reports.count(), 5);
+}
+
+/// Every tenth echo is lost; the client says so, and from its report the round trip is known.
+#[test]
+fn loss_and_round_trip_are_learned_from_the_clients_reports() {
+    let mut pair = Pair::open(Plan::default());
+    pair.echo = true;
+    let mut sent = 0;
+    pair.lose = Box::new(move |way, datagram| {
+        let audio = way == Way::Down && classify(datagram) == Class::Rtp;
+        sent += u32::from(audio);
+        audio && sent % 10 == 5
+    });
+    for _ in 0..4 {
+        pair.talk(250);
+    }
+    pair.run(Duration::from_millis(100));
+    let stats = *pair.server.stats();
+    assert_eq!((stats.media_received, stats.media_sent), (1000, 1000));
+    assert!((50..=100).contains(&stats.reported_lost), "{stats:?}");
+    assert!((99_000..=102_000).contains(&stats.rtt_us), "{stats:?}");
+}
+
+#[test]
+fn a_payload_type_that_was_not_agreed_is_counted() {
+    let mut pair = Pair::open(Plan { tamper: |setup| setup.audio.as_mut().unwrap().opus = 1, ..Plan::default() });
+    pair.talk(3);
+    pair.run(Duration::from_millis(200));
+    assert_eq!(pair.discards, [rtc::Discard::PayloadType; 3]);
+    assert_eq!(pair.heard, []);
+}
+
+#[test]
+fn comfort_noise_and_telephone_events_are_no_audio_and_no_fault() {
+    let mut pair = Pair::open(Plan {
+        tamper: |setup| {
+            let audio = setup.audio.as_mut().unwrap();
+            audio.other.push(audio.opus);
+            audio.opus = 1;
+        },
+        ..Plan::default()
+    });
+    pair.talk(3);
+    pair.run(Duration::from_millis(200));
+    assert_eq!(pair.discards, []);
+    assert_eq!(pair.heard, []);
+}
+
+#[test]
+fn sealing_a_frame_allocates_nothing_once_the_buffer_has_room() {
+    let mut pair = Pair::open(Plan::default());
+    let mut out = Vec::with_capacity(1500);
+    let before = out.as_ptr();
+    for number in 0..100 {
+        let frame = OutgoingFrame { rtp_timestamp: number * 960, marker: false, payload: &[3; 1100] };
+        pair.server.send_media(pair.sim.now(), frame, &mut out).unwrap();
+    }
+    assert_eq!(out.as_ptr(), before);
+}
