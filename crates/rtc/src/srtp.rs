@@ -115,6 +115,12 @@ const E: u32 = 1 << 31;
 /// RTCP header and SSRC, which stay in the clear.
 const RTCP_HEADER: usize = 8;
 
+/// The index of a packet's E and index word. Packets in the clear are refused.
+fn encrypted_index(word: [u8; 4]) -> Result<u64, Discard> {
+    let word = u32::from_be_bytes(word);
+    if word & E == 0 { Err(Discard::RtpMalformed) } else { Ok(u64::from(word & !E)) }
+}
+
 fn ssrc_at(packet: &[u8], at: usize) -> Option<u32> {
     packet.get(at..)?.first_chunk().map(|ssrc| u32::from_be_bytes(*ssrc))
 }
@@ -156,14 +162,17 @@ impl Receiver {
     /// Opens an SRTCP packet (the control path: may allocate).
     pub(crate) fn open_rtcp(&mut self, packet: &[u8]) -> Result<Vec<u8>, Discard> {
         let ssrc = ssrc_at(packet, 4).ok_or(Discard::RtpMalformed)?;
-        let (index, plain) = match &self.rtcp {
-            Cipher::Gcm(gcm) => gcm.open_rtcp(packet, ssrc),
-            Cipher::Cm(cm) => cm.open_rtcp(packet, ssrc),
+        let index = match &self.rtcp {
+            Cipher::Gcm(_) => gcm::rtcp_index(packet),
+            Cipher::Cm(_) => cm::rtcp_index(packet),
         }?;
-        // After the opening, because for AES-GCM only that tells where a hostile index came from; RTCP is rare.
         if !self.rtcp_streams.is_fresh(ssrc, index) {
             return Err(Discard::SrtpReplay);
         }
+        let plain = match &self.rtcp {
+            Cipher::Gcm(gcm) => gcm.open_rtcp(packet, ssrc, index),
+            Cipher::Cm(cm) => cm.open_rtcp(packet, ssrc, index),
+        }?;
         self.rtcp_streams.accept(ssrc, index);
         Ok(plain)
     }

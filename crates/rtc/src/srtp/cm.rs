@@ -4,7 +4,7 @@ use aws_lc_rs::cipher::{AES_128, EncryptingKey, EncryptionContext, UnboundCipher
 use aws_lc_rs::{constant_time, hmac};
 
 use super::kdf::{Direction, Labels};
-use super::{E, RTCP_HEADER};
+use super::{E, RTCP_HEADER, encrypted_index};
 use crate::Discard;
 
 const TAG: usize = 10;
@@ -48,20 +48,18 @@ impl Cm {
         Some(())
     }
 
-    /// The index and the plain packet (RFC 3711 §3.4).
-    pub(super) fn open_rtcp(&self, packet: &[u8], ssrc: u32) -> Result<(u64, Vec<u8>), Discard> {
+    /// The plain packet (RFC 3711 §3.4).
+    pub(super) fn open_rtcp(&self, packet: &[u8], ssrc: u32, index: u64) -> Result<Vec<u8>, Discard> {
         let (authenticated, tag) = packet.split_last_chunk::<TAG>().ok_or(Discard::RtpMalformed)?;
-        let (sealed, trailer) = authenticated.split_last_chunk::<4>().ok_or(Discard::RtpMalformed)?;
-        let index = u32::from_be_bytes(*trailer);
-        if index & E == 0 || sealed.len() < RTCP_HEADER {
+        let (sealed, _) = authenticated.split_last_chunk::<4>().ok_or(Discard::RtpMalformed)?;
+        if sealed.len() < RTCP_HEADER {
             return Err(Discard::RtpMalformed);
         }
-        let index = u64::from(index & !E);
         constant_time::verify_slices_are_equal(&self.tag(authenticated, &[]), tag)
             .map_err(|_| Discard::SrtpAuthentication)?;
         let mut plain = sealed.to_vec();
         self.apply_keystream(&mut plain[RTCP_HEADER..], ssrc, index).ok_or(Discard::SrtpAuthentication)?;
-        Ok((index, plain))
+        Ok(plain)
     }
 
     pub(super) fn seal_rtcp(&self, packet: &[u8], ssrc: u32, index: u32) -> Option<Vec<u8>> {
@@ -106,4 +104,10 @@ impl Cm {
         }
         self.key.less_safe_encrypt(data, EncryptionContext::Iv128(iv.into())).ok().map(drop)
     }
+}
+
+/// The index in the word in front of the tag (RFC 3711 §3.4).
+pub(super) fn rtcp_index(packet: &[u8]) -> Result<u64, Discard> {
+    let (authenticated, _) = packet.split_last_chunk::<TAG>().ok_or(Discard::RtpMalformed)?;
+    authenticated.last_chunk().ok_or(Discard::RtpMalformed).and_then(|word| encrypted_index(*word))
 }

@@ -3,7 +3,7 @@
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
 use super::kdf::{Direction, Labels};
-use super::{E, RTCP_HEADER};
+use super::{E, RTCP_HEADER, encrypted_index};
 use crate::Discard;
 
 const TAG: usize = 16;
@@ -48,21 +48,19 @@ impl Gcm {
         Some(())
     }
 
-    /// The index and the plain packet (RFC 7714 §9.3).
-    pub(super) fn open_rtcp(&self, packet: &[u8], ssrc: u32) -> Result<(u64, Vec<u8>), Discard> {
+    /// The plain packet (RFC 7714 §9.3).
+    pub(super) fn open_rtcp(&self, packet: &[u8], ssrc: u32, index: u64) -> Result<Vec<u8>, Discard> {
         let (sealed, trailer) = packet.split_last_chunk::<4>().ok_or(Discard::RtpMalformed)?;
         let (header, body) = sealed.split_at_checked(RTCP_HEADER).ok_or(Discard::RtpMalformed)?;
-        let index = u32::from_be_bytes(*trailer);
-        if index & E == 0 || body.len() < TAG {
+        if body.len() < TAG {
             return Err(Discard::RtpMalformed);
         }
-        let index = u64::from(index & !E);
         let mut plain = sealed.to_vec();
         self.key
             .open_in_place(self.nonce(ssrc, index), Aad::from(rtcp_aad(header, trailer)), &mut plain[RTCP_HEADER..])
             .map_err(|_| Discard::SrtpAuthentication)?;
         plain.truncate(sealed.len() - TAG);
-        Ok((index, plain))
+        Ok(plain)
     }
 
     pub(super) fn seal_rtcp(&self, packet: &[u8], ssrc: u32, index: u32) -> Option<Vec<u8>> {
@@ -88,6 +86,11 @@ impl Gcm {
         }
         Nonce::assume_unique_for_key(nonce)
     }
+}
+
+/// The index in the last word (RFC 7714 §9.2).
+pub(super) fn rtcp_index(packet: &[u8]) -> Result<u64, Discard> {
+    packet.last_chunk().ok_or(Discard::RtpMalformed).and_then(|word| encrypted_index(*word))
 }
 
 /// RFC 7714 §9.2: the clear header and the word of E and index.
