@@ -1,7 +1,6 @@
 //! One agent, virtual time, checks from the other end of a wire.
 
 #[path = "../../tests/stun/request.rs"]
-#[expect(dead_code, reason = "the builder is shared with tests of malformed requests")]
 mod request;
 
 use std::net::SocketAddr;

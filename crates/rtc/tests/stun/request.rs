@@ -28,7 +28,7 @@ impl Request {
     /// All that a browser's check has before MESSAGE-INTEGRITY, but for USE-CANDIDATE.
     pub(crate) fn browser() -> Self {
         Self::empty()
-            .with(USERNAME, b"server:cli+/")
+            .with(USERNAME, format!("{LOCAL_UFRAG}:cli+/").as_bytes())
             .with(0xC057, &[0, 0, 0, 10])
             .with(ICE_CONTROLLING, &7_u64.to_be_bytes())
             .with(PRIORITY, &1_853_824_767_u32.to_be_bytes())
