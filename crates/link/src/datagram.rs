@@ -219,8 +219,7 @@ impl BatchWriter {
         debug_assert_eq!(self.kind, KIND_MEDIA_UP, "frames go into a batch of frames");
         let ext_bytes = if frame.audio_level.is_some() { 4 } else { 0 };
         let payload_bytes = frame.payload.len() as u64;
-        let bytes =
-            varint_len(frame.slot.0.into()) + 10 + ext_bytes + varint_len(payload_bytes) + frame.payload.len();
+        let bytes = varint_len(frame.slot.0.into()) + 10 + ext_bytes + varint_len(payload_bytes) + frame.payload.len();
         if self.kind != KIND_MEDIA_UP || !self.begin(bytes) {
             return false;
         }

@@ -196,7 +196,8 @@ impl SlotKeys {
     fn derive(secret: &[u8; 32]) -> Self {
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"fronthaul route 1").extract(secret);
         // The lengths are constants that the algorithms accept: expanding fails above 255 hashes alone.
-        let route = prk.expand(&[b"route".as_slice()], &AES_128_GCM_SIV).map(UnboundKey::from).expect("16 bytes of key");
+        let route =
+            prk.expand(&[b"route".as_slice()], &AES_128_GCM_SIV).map(UnboundKey::from).expect("16 bytes of key");
         let password =
             prk.expand(&[b"password".as_slice()], hmac::HMAC_SHA256).map(hmac::Key::from).expect("32 bytes of key");
         Self { route: LessSafeKey::new(route), password }

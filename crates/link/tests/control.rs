@@ -1,5 +1,7 @@
 //! gRPC over the link: calls, streams, deadlines and who called.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -80,11 +82,10 @@ async fn calls_streams_and_refusals_cross_the_link() {
 
     let lease = soon("Lease", control.lease(LeaseRequest { edge: 1 })).await.unwrap();
     let grants: Vec<_> = soon("grants", lease.into_inner().map(Result::unwrap).collect()).await;
-    assert_eq!(grants.iter().map(|grant| (grant.seats, grant.draining)).collect::<Vec<_>>(), [
-        (1, false),
-        (2, false),
-        (3, true)
-    ]);
+    assert_eq!(
+        grants.iter().map(|grant| (grant.seats, grant.draining)).collect::<Vec<_>>(),
+        [(1, false), (2, false), (3, true)]
+    );
 
     let open = |model: &str| OpenRequest { session: 1, epoch: 1, model: model.into(), ..Default::default() };
     assert_eq!(soon("Open", control.open(open("parrot"))).await.unwrap().get_ref().slot, 5);
@@ -121,9 +122,7 @@ async fn calls_fail_with_the_link() {
     soon("Hello", control.hello(HelloRequest::default())).await.unwrap();
     let mut waiting = control.clone();
     let waiting =
-        tokio::spawn(
-            async move { waiting.open(OpenRequest { model: "slow".into(), ..Default::default() }).await },
-        );
+        tokio::spawn(async move { waiting.open(OpenRequest { model: "slow".into(), ..Default::default() }).await });
     tokio::task::yield_now().await;
     pair.transceiver.close("gone");
     assert!(soon("the waiting call", waiting).await.unwrap().is_err());

@@ -1,5 +1,7 @@
 //! Media datagrams over the link: they arrive, and a flood of them costs the oldest and no memory.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::time::Duration;
 
 use bytes::Bytes;

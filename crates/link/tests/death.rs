@@ -1,5 +1,7 @@
 //! A peer that dies without a word is noticed: at once when its process is started again, else by silence.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,7 @@
 //! The files of a node: made once, safe against processes that start at once, refused when open to others.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

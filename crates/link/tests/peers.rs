@@ -1,5 +1,7 @@
 //! Only nodes of one authority link up, and each knows whom it reached.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use link::identity::Role;
 use link::ids::{EdgeId, TransceiverId};
 use link::quic::{ConnectError, Endpoint, LinkLost, Peer};
@@ -125,10 +127,8 @@ async fn an_edge_of_the_same_authority_is_taken() {
     let server = Endpoint::server(&dir.identity(TRANSCEIVER), LOOPBACK).unwrap();
     let client = Endpoint::client(&dialer.identity(Role::Edge(EdgeId(3)))).unwrap();
     let address = server.local_addr().unwrap();
-    let (link, accepted) = soon("the link", async {
-        tokio::join!(client.connect(address, TransceiverId(7)), server.accept())
-    })
-    .await;
+    let (link, accepted) =
+        soon("the link", async { tokio::join!(client.connect(address, TransceiverId(7)), server.accept()) }).await;
     link.unwrap();
     assert_eq!(accepted.unwrap().peer(), Role::Edge(EdgeId(3)));
 }
@@ -147,7 +147,6 @@ async fn nobody_at_the_address_is_an_error_before_long() {
     let dir = TempDir::new();
     let silent = std::net::UdpSocket::bind(LOOPBACK).unwrap();
     let client = Endpoint::client(&dir.identity(EDGE)).unwrap();
-    let error =
-        soon("the error", client.connect(silent.local_addr().unwrap(), TransceiverId(7))).await.unwrap_err();
+    let error = soon("the error", client.connect(silent.local_addr().unwrap(), TransceiverId(7))).await.unwrap_err();
     assert!(matches!(error, ConnectError::Handshake(LinkLost::TimedOut)), "{error}");
 }

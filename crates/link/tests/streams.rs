@@ -1,5 +1,7 @@
 //! Session and utterance streams: both ways, to their end, and past peers that do not behave.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use bytes::Bytes;
 use link::proto::{
     ChannelMessage, Closed, EdgeMessage, Flush, SessionHeader, TransceiverMessage, UtteranceFrame, UtteranceHeader,
@@ -40,7 +42,8 @@ async fn accept_utterance(pair: &Pair) -> (UtteranceHeader, UtteranceRx) {
 async fn a_session_stream_carries_messages_of_any_allowed_size_both_ways_and_ends_in_order() {
     let pair = Pair::new().await;
     let (mut edge_tx, mut edge_rx) = pair.edge.open_session(&HEADER).await.unwrap();
-    let Incoming::Session(header, mut tx, mut rx) = soon("the session", pair.transceiver.accept()).await.unwrap() else {
+    let Incoming::Session(header, mut tx, mut rx) = soon("the session", pair.transceiver.accept()).await.unwrap()
+    else {
         panic!("not a session");
     };
     assert_eq!(header, HEADER);

@@ -59,7 +59,8 @@ fn a_frame_has_the_bytes_of_the_picture() {
     let batch = writer.take(0xdead_beef);
     let expected = [
         0x10, 0xde, 0xad, 0xbe, 0xef, // version 1, kind 0, clock
-        0x52, 0x34, 0x30, 0xee, 0xab, 0xcd, 1, 2, 3, 4, 0x01, 0x01, // slot, MARKER | EXT, epoch, seq, timestamp, age
+        0x52, 0x34, 0x30, 0xee, 0xab, 0xcd, 1, 2, 3, 4, 0x01,
+        0x01, // slot, MARKER | EXT, epoch, seq, timestamp, age
         3, 1, 1, 30, // extensions: audio level
         4, b'o', b'p', b'u', b's',
     ];
@@ -118,9 +119,8 @@ fn the_largest_frame_that_fits_fills_the_batch_and_one_byte_more_never_fits() {
 #[test]
 fn sequence_numbers_keep_their_bits_around_the_wrap() {
     let mut writer = BatchWriter::media_up();
-    let sent: Vec<(u16, u32)> = (0u16..4)
-        .map(|n| (65534u16.wrapping_add(n), (u32::MAX - 959).wrapping_add(u32::from(n) * 960)))
-        .collect();
+    let sent: Vec<(u16, u32)> =
+        (0u16..4).map(|n| (65534u16.wrapping_add(n), (u32::MAX - 959).wrapping_add(u32::from(n) * 960))).collect();
     for &(seq, rtp_timestamp) in &sent {
         assert!(writer.push_frame(&MediaUp { seq, rtp_timestamp, ..frame(b"x") }));
     }

@@ -99,8 +99,7 @@ impl Authority {
             params.subject_alt_names = vec![SanType::URI(role.spiffe_id().try_into()?)];
             params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
             // Each node is both: it dials and is dialed in later arrangements of edges.
-            params.extended_key_usages =
-                vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
             valid_for(&mut params, NODE_DAYS);
             let certificate = params.signed_by(&key, &issuer)?;
             Ok(key.serialize_pem() + &certificate.pem())

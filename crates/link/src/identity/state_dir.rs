@@ -73,7 +73,8 @@ impl StateDir {
         if let Some(text) = self.read(name)? {
             return parse_hex(text.trim()).ok_or_else(|| IdentityError::Invalid {
                 path: self.path(name),
-                reason: "does not hold 64 hex digits: restore it, or remove it and restart every node that uses it".into(),
+                reason: "does not hold 64 hex digits: restore it, or remove it and restart every node that uses it"
+                    .into(),
             });
         }
         let mut secret = [0; 32];

@@ -67,9 +67,7 @@ impl Endpoint {
         server: Option<quinn::ServerConfig>,
     ) -> Result<Self, EndpointError> {
         let endpoint = config::socket(bind)
-            .and_then(|socket| {
-                quinn::Endpoint::new(config::endpoint(identity), server, socket, Arc::new(TokioRuntime))
-            })
+            .and_then(|socket| quinn::Endpoint::new(config::endpoint(identity), server, socket, Arc::new(TokioRuntime)))
             .map_err(|source| EndpointError::Socket { address: bind, source })?;
         Ok(Self { endpoint, client, handshakes: Arc::default() })
     }

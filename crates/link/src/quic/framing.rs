@@ -93,11 +93,11 @@ impl MessageReader {
 
     async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, StreamError> {
         loop {
-            if let Some((prefix, len)) = length(&self.buffer, self.limit)? {
-                if self.buffer.len() >= prefix + len {
-                    let body = self.buffer.split_to(prefix + len).freeze().slice(prefix..);
-                    return M::decode(body).map(Some).map_err(|_| StreamError::Malformed);
-                }
+            if let Some((prefix, len)) = length(&self.buffer, self.limit)?
+                && self.buffer.len() >= prefix + len
+            {
+                let body = self.buffer.split_to(prefix + len).freeze().slice(prefix..);
+                return M::decode(body).map(Some).map_err(|_| StreamError::Malformed);
             }
             // No room is made for the length that a peer claims, only for what it sends.
             if !self.fill().await? {
@@ -121,7 +121,11 @@ fn length(buffer: &[u8], limit: usize) -> Result<Option<(usize, usize)>, StreamE
     for (at, byte) in buffer.iter().take(3).enumerate() {
         len |= usize::from(byte & 0x7f) << (7 * at);
         if byte & 0x80 == 0 {
-            return if len <= limit { Ok(Some((at + 1, len))) } else { Err(StreamError::Oversize { bytes: len, limit }) };
+            return if len <= limit {
+                Ok(Some((at + 1, len)))
+            } else {
+                Err(StreamError::Oversize { bytes: len, limit })
+            };
         }
     }
     if buffer.len() < 3 { Ok(None) } else { Err(StreamError::Oversize { bytes: len, limit }) }

@@ -14,8 +14,8 @@ use super::utterance::UtteranceRx;
 use super::{MAX_HEADER_BYTES, MAX_SESSION_MESSAGE_BYTES, MAX_UTTERANCE_FRAME_BYTES, kind, stream_code};
 use crate::proto::{EdgeMessage, SessionHeader, TransceiverMessage, UtteranceHeader};
 
-/// A header is sent with the stream's first packet; this leaves room for losing it a few times.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// A header is sent with the stream's first packet; this leaves room for losing it three times at 250 ms of round trip.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A stream that the peer opened, its header read.
 #[derive(Debug)]

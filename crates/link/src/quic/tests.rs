@@ -87,7 +87,7 @@ async fn streams_without_a_header_hold_up_no_other() {
     pair.session().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn a_header_that_does_not_come_in_time_is_counted_and_the_stream_refused() {
     let pair = Pair::new().await;
     let (send, _recv) = pair.raw_stream(&[kind::SESSION]).await;

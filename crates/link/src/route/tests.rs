@@ -121,8 +121,7 @@ fn random_text_opens_nothing() {
         let mut bytes = vec![0; rng.random_range(0..260)];
         rng.fill_bytes(&mut bytes);
         assert_eq!(keys.open(&String::from_utf8_lossy(&bytes)), None, "seed {seed}");
-        let mut ufrag: String =
-            bytes.iter().map(|byte| char::from(ALPHABET[usize::from(*byte & 63)])).collect();
+        let mut ufrag: String = bytes.iter().map(|byte| char::from(ALPHABET[usize::from(*byte & 63)])).collect();
         ufrag.insert(0, 'Q');
         assert_eq!(keys.open(&ufrag), None, "seed {seed}");
     }
