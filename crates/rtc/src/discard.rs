@@ -107,3 +107,35 @@ impl Discard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes_tell_the_protocol() {
+        let class = |first: u8, second: u8| classify(&[first, second, 0]);
+        for first in 0..=255 {
+            let expected = match first {
+                0..=3 => Class::Stun,
+                20..=63 => Class::Dtls,
+                128..=191 => Class::Rtp,
+                _ => Class::Unknown,
+            };
+            assert_eq!(class(first, 111), expected, "{first}");
+        }
+        for second in 0..=255 {
+            let expected = if (192..=223).contains(&second) { Class::Rtcp } else { Class::Rtp };
+            assert_eq!(class(0x80, second), expected, "{second}");
+        }
+        assert_eq!(classify(&[]), Class::Unknown);
+        assert_eq!(classify(&[0x80]), Class::Unknown);
+    }
+
+    #[test]
+    fn every_reason_has_a_label_of_its_own() {
+        for (at, reason) in Discard::ALL.iter().enumerate() {
+            assert!(Discard::ALL[..at].iter().all(|other| other.label() != reason.label()), "{reason:?}");
+        }
+    }
+}

@@ -9,7 +9,8 @@
 //! 2. on the first valid check builds a [`Session`] from the setup, on the thread that will own it;
 //! 3. feeds it with [`Session::handle_datagram`] and, at [`Session::poll_timeout`],
 //!    [`Session::handle_timeout`];
-//! 4. after each call drains [`Session::poll_transmit`] and [`Session::poll_event`] until both are empty.
+//! 4. after each call drains [`Session::poll_transmit`] and [`Session::poll_event`] until both are empty, and
+//!    [`Session::poll_held`] after [`Event::Connected`].
 //!
 //! # Invariant
 //!

@@ -9,7 +9,7 @@
 //! # Invariant
 //!
 //! A channel's outputs are Opened, messages, Closed, in this order, whatever order the packets came in. What a
-//! client can make this hold is bounded: [`CHANNELS_MAX`] channels, the receive window, [`EARLY_MAX`] early messages.
+//! client can make this hold is bounded: [`channels::CHANNELS_MAX`] channels, the receive window, [`EARLY_MAX`] early messages.
 //!
 //! # Who sends INIT
 //!
@@ -53,8 +53,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(3);
 /// Messages on streams without a channel yet: an unordered message can overtake its OPEN (case C06).
 const EARLY_MAX: usize = 16;
 
-/// Bytes of those.
-const EARLY_MAX_BYTES: usize = 64 * 1024;
+/// Bytes of those: one message of the largest size.
+const EARLY_MAX_BYTES: usize = 256 * 1024;
 
 /// How long they wait for their OPEN: two resends of dcsctp's initial 500 ms.
 const EARLY_WAIT: Duration = Duration::from_secs(1);
@@ -139,7 +139,7 @@ impl Association {
 
     /// Takes one SCTP packet.
     pub(crate) fn handle_packet(&mut self, now: Instant, packet: &[u8]) -> Result<(), Discard> {
-        self.call(now, |socket| socket.handle_input(packet));
+        self.call(now, |socket| socket.handle_input(packet)).ok_or(Discard::Sctp)?;
         self.drain(now)
     }
 

@@ -280,8 +280,9 @@ impl Session {
             Ok(opened) => opened,
             Err(discard) => return Input::Discarded(discard),
         };
-        if opened.newest {
+        if opened.newest && self.path != Some(path) {
             self.path = Some(path);
+            self.handshake_path = None;
         }
         match opened.kind {
             Kind::Opus => {}

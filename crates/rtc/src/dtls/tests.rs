@@ -290,6 +290,21 @@ fn junk_is_discarded_at_every_stage() {
 }
 
 #[test]
+fn a_panic_of_the_engine_ends_its_session_alone() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.server.dtls.run(|_| panic!("on purpose"));
+    pair.server.drain();
+    assert_eq!(pair.server.ended, Some(Some(CloseReason::DtlsFailed)));
+    assert_eq!(pair.server.dtls.handle_datagram(pair.now, &[22; 40]), Err(Discard::Dtls));
+    pair.server.dtls.send(pair.now, b"nothing");
+    pair.server.dtls.handle_timeout(pair.now);
+    pair.server.dtls.close(pair.now);
+    assert!(pair.server.dtls.poll_output().is_none());
+    assert_eq!(pair.server.dtls.poll_timeout(), None);
+}
+
+#[test]
 fn close_notify_is_answered_by_ours() {
     let mut pair = Pair::new();
     pair.connect();

@@ -419,6 +419,16 @@ fn a_repeated_init_changes_nothing() {
 }
 
 #[test]
+fn a_panic_of_the_engine_closes_the_channels_alone() {
+    let mut pair = Pair::opened();
+    pair.ours.call(pair.now, |_| panic!("on purpose"));
+    assert_eq!(pair.ours.poll_output(), Some(Output::Closed { channel: ChannelId(0) }));
+    assert_eq!(pair.ours.send(pair.now, ChannelId(0), MessageKind::Text, b"x"), Err(SendMessageError::NotOpen));
+    assert_eq!(pair.ours.handle_packet(pair.now, b"x"), Err(Discard::Sctp));
+    assert_eq!(pair.ours.poll_timeout(), None);
+}
+
+#[test]
 fn junk_is_counted() {
     let mut pair = Pair::opened();
     for junk in [&b""[..], b"x", &[0; 12], &[0x5A; 40]] {

@@ -98,6 +98,9 @@ impl Media {
 
     /// Keeps a packet for the time there are keys.
     pub(super) fn hold(&mut self, now: Instant, path: Path, packet: &[u8]) -> Result<(), Discard> {
+        if self.setup.is_none() {
+            return Err(Discard::BeforeKeys);
+        }
         while self.held.front().is_some_and(|held| now.saturating_duration_since(held.at) > HELD_FOR) {
             self.held.pop_front();
         }
@@ -124,7 +127,9 @@ impl Media {
     /// Opens an RTP packet in place.
     pub(super) fn open(&mut self, now: Instant, packet: &mut [u8], stats: &mut Stats) -> Result<Opened, Discard> {
         let (_, receiver) = self.keys.as_mut().ok_or(Discard::BeforeKeys)?;
-        let length = receiver.open_rtp(packet)?;
+        let opened = receiver.open_rtp(packet);
+        stats.refused_in_a_row = receiver.refused_in_a_row();
+        let length = opened?;
         let packet = Packet::parse(&packet[..length])?;
         stats.media_received += 1;
         let stream = self.stream(now, packet.ssrc);

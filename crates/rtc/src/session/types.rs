@@ -97,11 +97,11 @@ pub enum Event {
 pub enum CloseReason {
     /// The client sent close_notify.
     PeerClosed,
-    /// [`Session::close`] was called.
+    /// [`crate::Session::close`] was called.
     LocalClosed,
-    /// No valid check for [`Config::consent_timeout`].
+    /// No valid check for [`crate::Config::consent_timeout`].
     ConsentExpired,
-    /// DTLS did not connect within [`Config::setup_timeout`].
+    /// DTLS did not connect within [`crate::Config::setup_timeout`].
     SetupTimeout,
     /// The client's certificate is not the one its offer names.
     FingerprintMismatch,
@@ -124,7 +124,7 @@ impl CloseReason {
     }
 }
 
-/// A datagram to send; its bytes were written to the buffer given to [`Session::poll_transmit`].
+/// A datagram to send; its bytes were written to the buffer given to [`crate::Session::poll_transmit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub struct Transmit {
@@ -182,6 +182,9 @@ pub struct Stats {
     pub checks_answered: u64,
     /// Our packets that the client reported lost, cumulative, from its last receiver report.
     pub reported_lost: u32,
+    /// SRTP packets refused since the last that opened. Some 50, a second of audio, mean a client that restarted its
+    /// sequence numbers, which nothing but a fresh offer mends.
+    pub refused_in_a_row: u32,
     /// Round trip from the client's receiver report, in microseconds; 0 until known.
     pub rtt_us: u32,
 }

@@ -68,6 +68,19 @@ fn loss_and_round_trip_are_learned_from_the_clients_reports() {
     assert!((99_000..=102_000).contains(&stats.rtt_us), "{stats:?}");
 }
 
+/// Case R04.
+#[test]
+fn goes_on_with_the_first_packet_of_another_ssrc() {
+    let mut pair = Pair::open(Plan::default());
+    pair.talk(5);
+    let ssrc = pair.client.direct_api().new_ssrc();
+    let mid = pair.mid;
+    pair.client.direct_api().reset_stream_tx(mid, None, ssrc, None).unwrap();
+    pair.talk(5);
+    pair.run(Duration::from_millis(200));
+    assert_eq!(pair.heard.len(), 10);
+}
+
 #[test]
 fn a_payload_type_that_was_not_agreed_is_counted() {
     let mut pair = Pair::open(Plan { tamper: |setup| setup.audio.as_mut().unwrap().opus = 1, ..Plan::default() });

@@ -66,7 +66,7 @@ fn not_while_every_second_check_arrives() {
     pair.lose = Box::new(move |way, datagram| {
         let check = way == Way::Up && classify(datagram) == Class::Stun;
         count += u32::from(check);
-        check && count % 2 == 0
+        check && count.is_multiple_of(2)
     });
     pair.run(Duration::from_secs(120));
     assert_eq!(closed(&pair), None);

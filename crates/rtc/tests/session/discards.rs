@@ -50,8 +50,24 @@ fn that_was_received_before() {
     let audio = pair.sent.iter().find(|(_, way, datagram)| *way == Way::Up && classify(datagram) == Class::Rtp);
     let audio = audio.unwrap().2.clone();
     assert_eq!(pair.inject(path, &audio), Err(Discard::SrtpReplay));
-    let mut forged = audio;
+}
+
+/// Case R08: what cannot be opened is told apart from silence.
+#[test]
+fn that_fails_authentication_is_counted_until_something_opens() {
+    let mut pair = Pair::open(Plan::default());
+    pair.talk(1);
+    pair.run(Duration::from_millis(100));
+    let path = pair.path();
+    let audio = pair.sent.iter().find(|(_, way, datagram)| *way == Way::Up && classify(datagram) == Class::Rtp);
+    let mut forged = audio.unwrap().2.clone();
     *forged.last_mut().unwrap() ^= 1;
-    forged[3] = forged[3].wrapping_add(9);
-    assert_eq!(pair.inject(path, &forged), Err(Discard::SrtpAuthentication));
+    for number in 1..=50 {
+        forged[3] = forged[3].wrapping_add(1);
+        assert_eq!(pair.inject(path, &forged), Err(Discard::SrtpAuthentication));
+        assert_eq!(pair.server.stats().refused_in_a_row, number);
+    }
+    pair.talk(1);
+    pair.run(Duration::from_millis(100));
+    assert_eq!(pair.server.stats().refused_in_a_row, 0);
 }

@@ -49,6 +49,9 @@ pub(crate) enum Way {
     Down,
 }
 
+/// Whether a datagram is lost.
+pub(crate) type Lose = Box<dyn FnMut(Way, &[u8]) -> bool>;
+
 pub(crate) struct Pair {
     pub(crate) sim: Sim<Vec<u8>>,
     up: WireId,
@@ -66,8 +69,7 @@ pub(crate) struct Pair {
     pub(crate) discards: Vec<Discard>,
     /// Each datagram sent, in order.
     pub(crate) sent: Vec<(Duration, Way, Vec<u8>)>,
-    /// Whether a datagram is lost.
-    pub(crate) lose: Box<dyn FnMut(Way, &[u8]) -> bool>,
+    pub(crate) lose: Lose,
     /// Where the client's datagrams come from.
     pub(crate) source: SocketAddr,
     /// Audio of the client's is sent back.
@@ -288,8 +290,7 @@ impl Pair {
         while let Some(event) = self.server.poll_event() {
             self.server_events.push((self.sim.elapsed(), event));
         }
-        loop {
-            let Some(frame) = self.server.poll_held(self.sim.now(), &mut out) else { break };
+        while let Some(frame) = self.server.poll_held(self.sim.now(), &mut out) {
             let payload = frame.payload.to_vec();
             self.heard(payload, frame.rtp_timestamp);
         }

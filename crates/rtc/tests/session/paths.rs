@@ -49,8 +49,8 @@ fn are_not_taken_over_by_a_replayed_check() {
     let mut pair = Pair::open(Plan::default());
     pair.echo = true;
     pair.talk(10);
-    let checks = pair.sent.iter().filter(|(_, way, datagram)| *way == Way::Up && classify(datagram) == Class::Stun);
-    let check = checks.last().unwrap().2.clone();
+    let check = pair.sent.iter().rfind(|(_, way, datagram)| *way == Way::Up && classify(datagram) == Class::Stun);
+    let check = check.unwrap().2.clone();
     let attacker = Path { local: server_address(), remote: elsewhere() };
     pair.inject(attacker, &check).unwrap();
     pair.run(Duration::from_millis(200));
