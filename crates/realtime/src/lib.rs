@@ -25,12 +25,14 @@ pub use session::{Counters, Session};
 pub use settings::{TurnDetection, Vad};
 
 /// What a session is made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Seeds the ids; two sessions of one process must differ.
     pub seed: u64,
     /// The model that really answers, whatever the client named: `session.created` shows it.
     pub model: String,
+    /// Turn detection before the client's first word on it.
+    pub vad: Vad,
     /// Unix seconds at which the call began; `expires_at` is [`LIFETIME_SECONDS`] later.
     pub created_at: u64,
     /// The `session` part of the signaling request, JSON, the first patch onto the defaults. Empty: none.

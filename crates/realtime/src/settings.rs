@@ -37,10 +37,25 @@ pub struct Vad {
     pub interrupt_response: bool,
 }
 
+impl Default for Vad {
+    /// The API's own.
+    fn default() -> Self {
+        Self {
+            threshold: 0.5,
+            prefix_padding_ms: 300,
+            silence_duration_ms: 500,
+            create_response: true,
+            interrupt_response: true,
+        }
+    }
+}
+
 /// The session as the client sees it.
 #[derive(Debug)]
 pub(crate) struct Settings {
     session: Value,
+    /// What turn detection begins from.
+    vad: Vad,
 }
 
 impl Settings {
@@ -59,7 +74,7 @@ impl Settings {
                     "format": {"type": "audio/pcm", "rate": 24000},
                     "transcription": null,
                     "noise_reduction": null,
-                    "turn_detection": server_vad(),
+                    "turn_detection": server_vad(&config.vad),
                 },
                 "output": {"format": {"type": "audio/pcm", "rate": 24000}, "voice": "default", "speed": 1.0},
             },
@@ -72,7 +87,7 @@ impl Settings {
             "prompt": null,
             "include": null,
         });
-        Self { session }
+        Self { session, vad: config.vad }
     }
 
     pub(crate) fn as_json(&self) -> &Value {
@@ -91,8 +106,8 @@ impl Settings {
             patch.remove(read_only);
         }
         let mut next = self.session.clone();
-        merge(&mut next, Value::Object(patch), "");
-        check(&next)?;
+        merge(&mut next, Value::Object(patch), "", &self.vad);
+        check(&next, &self.vad)?;
         if audio_began && next.pointer(VOICE) != self.session.pointer(VOICE) {
             return Err(ApiError::voice_fixed());
         }
@@ -105,7 +120,7 @@ impl Settings {
 
     /// How turns are found now.
     pub(crate) fn turn(&self) -> TurnDetection {
-        self.session.pointer(TURN).and_then(|turn| vad(turn).ok()).unwrap_or(TurnDetection::Manual)
+        self.session.pointer(TURN).and_then(|turn| vad(turn, &self.vad).ok()).unwrap_or(TurnDetection::Manual)
     }
 
     /// Voice and format, as response objects repeat them.
@@ -122,30 +137,37 @@ impl Settings {
 const TURN: &str = "/audio/input/turn_detection";
 const VOICE: &str = "/audio/output/voice";
 
-fn server_vad() -> Value {
+fn server_vad(vad: &Vad) -> Value {
+    // Through its text, so that 0.6 is not shown as 0.6000000238418579.
+    let threshold: f64 = vad.threshold.to_string().parse().unwrap_or(0.5);
     json!({
         "type": "server_vad",
-        "threshold": 0.5,
-        "prefix_padding_ms": 300,
-        "silence_duration_ms": 500,
+        "threshold": threshold,
+        "prefix_padding_ms": vad.prefix_padding_ms,
+        "silence_duration_ms": vad.silence_duration_ms,
         "idle_timeout_ms": null,
-        "create_response": true,
-        "interrupt_response": true,
+        "create_response": vad.create_response,
+        "interrupt_response": vad.interrupt_response,
     })
 }
 
-fn semantic_vad() -> Value {
-    json!({"type": "semantic_vad", "eagerness": "auto", "create_response": true, "interrupt_response": true})
+fn semantic_vad(vad: &Vad) -> Value {
+    json!({
+        "type": "semantic_vad",
+        "eagerness": "auto",
+        "create_response": vad.create_response,
+        "interrupt_response": vad.interrupt_response,
+    })
 }
 
 /// Patches `target` member by member. `path` is a JSON pointer, for the one place with defaults of its own.
-fn merge(target: &mut Value, patch: Value, path: &str) {
+fn merge(target: &mut Value, patch: Value, path: &str, vad: &Vad) {
     match (target, patch) {
-        (target, Value::Object(patch)) if path == TURN => merge_turn(target, patch),
+        (target, Value::Object(patch)) if path == TURN => merge_turn(target, patch, vad),
         (Value::Object(target), Value::Object(patch)) => {
             for (key, value) in patch {
                 let path = format!("{path}/{key}");
-                merge(target.entry(key).or_insert(Value::Null), value, &path);
+                merge(target.entry(key).or_insert(Value::Null), value, &path, vad);
             }
         }
         (target, patch) => *target = patch,
@@ -154,9 +176,9 @@ fn merge(target: &mut Value, patch: Value, path: &str) {
 
 /// Turn detection that was off, or of the other type, begins from the defaults of the type asked for; a patch without a
 /// type keeps the type there is.
-fn merge_turn(target: &mut Value, patch: Map<String, Value>) {
+fn merge_turn(target: &mut Value, patch: Map<String, Value>, vad: &Vad) {
     let wanted = patch.get("type").or_else(|| target.get("type")).and_then(Value::as_str).unwrap_or("server_vad");
-    let defaults = if wanted == "semantic_vad" { semantic_vad() } else { server_vad() };
+    let defaults = if wanted == "semantic_vad" { semantic_vad(vad) } else { server_vad(vad) };
     if target.get("type") != defaults.get("type") {
         target.clone_from(&defaults);
     }
@@ -170,7 +192,7 @@ fn merge_turn(target: &mut Value, patch: Map<String, Value>) {
 }
 
 /// Checks what is acted upon, and the shape that readers of the object rely on.
-fn check(session: &Value) -> Result<(), ApiError> {
+fn check(session: &Value, defaults: &Vad) -> Result<(), ApiError> {
     audio_only("session.output_modalities", &session["output_modalities"])?;
     for path in ["/audio", "/audio/input", "/audio/output"] {
         if !session.pointer(path).is_some_and(Value::is_object) {
@@ -185,13 +207,13 @@ fn check(session: &Value) -> Result<(), ApiError> {
         return Err(ApiError::invalid_value("session.tools", "'session.tools' is not an array."));
     }
     match session.pointer(TURN) {
-        Some(turn) => vad(turn).map(|_| ()),
+        Some(turn) => vad(turn, defaults).map(|_| ()),
         None => Ok(()),
     }
 }
 
 /// Reads turn detection.
-fn vad(turn: &Value) -> Result<TurnDetection, ApiError> {
+fn vad(turn: &Value, defaults: &Vad) -> Result<TurnDetection, ApiError> {
     let fields = match turn {
         Value::Null => return Ok(TurnDetection::Manual),
         Value::Object(fields) => fields,
@@ -219,8 +241,8 @@ fn vad(turn: &Value) -> Result<TurnDetection, ApiError> {
             let threshold = threshold as f32;
             Ok(TurnDetection::Vad(Vad {
                 threshold,
-                prefix_padding_ms: milliseconds("prefix_padding_ms", 300, 2_000)?,
-                silence_duration_ms: milliseconds("silence_duration_ms", 500, 10_000)?,
+                prefix_padding_ms: milliseconds("prefix_padding_ms", defaults.prefix_padding_ms, 2_000)?,
+                silence_duration_ms: milliseconds("silence_duration_ms", defaults.silence_duration_ms, 10_000)?,
                 create_response,
                 interrupt_response,
             }))
@@ -229,18 +251,11 @@ fn vad(turn: &Value) -> Result<TurnDetection, ApiError> {
             // Without words to judge by, eagerness is patience: how much silence is taken for the end.
             let silence_duration_ms = match fields.get("eagerness").map_or(Some("auto"), Value::as_str) {
                 Some("low") => 1_000,
-                Some("medium" | "auto") => 500,
+                Some("medium" | "auto") => defaults.silence_duration_ms,
                 Some("high") => 300,
                 _ => return Err(wrong("eagerness", "'low', 'medium', 'high' or 'auto'")),
             };
-            let (threshold, prefix_padding_ms) = (0.5, 300);
-            Ok(TurnDetection::Vad(Vad {
-                threshold,
-                prefix_padding_ms,
-                silence_duration_ms,
-                create_response,
-                interrupt_response,
-            }))
+            Ok(TurnDetection::Vad(Vad { silence_duration_ms, create_response, interrupt_response, ..*defaults }))
         }
         _ => Err(wrong("type", "'server_vad' or 'semantic_vad'")),
     }

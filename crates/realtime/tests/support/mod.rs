@@ -12,6 +12,7 @@ pub(crate) fn requested(settings: &str) -> Session {
     Session::new(&Config {
         seed: 1,
         model: "parrot".to_owned(),
+        vad: realtime::Vad::default(),
         created_at: 1_700_000_000,
         requested: settings.to_owned(),
     })

@@ -1,0 +1,308 @@
+//! One call: a dialogue, its API session and its backend, composed. Pure: time and seed are arguments.
+//!
+//! Run loop: after every `handle_*` poll [`Call::poll_output`] until it is empty, then call [`Call::handle_timeout`] at
+//! [`Call::poll_timeout`]. After [`CallOutput::Ended`] nothing comes any more.
+//!
+//! Invariant: frames and messages of another epoch or another channel change nothing; whatever the edge sends, the call
+//! ends only by [`EdgeMessage`] `Closed`, by [`Call::close`] or with its owner.
+
+mod channel;
+mod dialogue;
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use link::datagram::{MediaUp, PlayoutReport};
+use link::ids::{Epoch, SessionId, Slot, UtteranceId};
+use link::proto::{
+    Close, EdgeMessage, OpenRequest, OversizeFrame, TransceiverMessage, UtteranceHeader, edge_message,
+    transceiver_message,
+};
+use voice::MediaFrame;
+
+use crate::backend::{Loopback, Model};
+use channel::Channel;
+use dialogue::Dialogue;
+
+/// What every call of a process is made with.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CallConfig {
+    /// Of the dialogue, before the client's own settings.
+    pub voice: voice::Config,
+}
+
+/// What a call wants done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallOutput {
+    /// Send on the session stream.
+    Message(TransceiverMessage),
+    /// Open an utterance stream.
+    UtteranceStart(UtteranceHeader),
+    /// Send on the utterance's stream.
+    UtteranceFrame {
+        /// Which.
+        utterance: UtteranceId,
+        /// 48 kHz samples it lasts.
+        samples: u32,
+        /// One Opus packet.
+        payload: Vec<u8>,
+    },
+    /// Finish the utterance's stream.
+    UtteranceEnd {
+        /// Which.
+        utterance: UtteranceId,
+    },
+    /// Reset the utterance's stream: nobody will hear the rest.
+    UtteranceReset {
+        /// Which.
+        utterance: UtteranceId,
+    },
+    /// The call is over; drop it.
+    Ended,
+}
+
+/// What was counted in a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CallStats {
+    /// Media frames of the user's.
+    pub media: u64,
+    /// Frames and reports of another epoch.
+    pub stale: u64,
+    /// Media frames that are no Opus packets (loopback), or oversize frames without meaning.
+    pub bad_media: u64,
+    /// Messages on channels that carry no events, and messages without meaning.
+    pub ignored_messages: u64,
+    /// Events given up before the channel opened, or after it closed.
+    pub dropped_events: u64,
+}
+
+/// One call.
+pub struct Call {
+    session: SessionId,
+    epoch: Epoch,
+    slot: Slot,
+    mode: Mode,
+    api: realtime::Session,
+    channel: Channel,
+    outputs: VecDeque<CallOutput>,
+    stats: CallStats,
+    ended: bool,
+}
+
+enum Mode {
+    Dialogue(Box<Dialogue>),
+    Loopback(Loopback),
+}
+
+impl Call {
+    /// Seats a call. A model not served here is answered by `parrot`, and `session.created` says so.
+    #[must_use]
+    pub fn new(now: Instant, config: CallConfig, request: &OpenRequest, slot: Slot, seed: u64) -> Self {
+        let model = Model::named(&request.model).unwrap_or(Model::Parrot);
+        let api = realtime::Session::new(&realtime::Config {
+            seed,
+            model: model.name().to_owned(),
+            vad: dialogue::api_vad(&config.voice),
+            created_at: request.created_at,
+            requested: request.session_config.clone(),
+        });
+        let mode = match model {
+            Model::Parrot => Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, api.turn_detection()))),
+            Model::Loopback => Mode::Loopback(Loopback::default()),
+        };
+        let mut call = Self {
+            session: SessionId(request.session),
+            epoch: Epoch(request.epoch),
+            slot,
+            mode,
+            api,
+            channel: Channel::default(),
+            outputs: VecDeque::new(),
+            stats: CallStats::default(),
+            ended: false,
+        };
+        call.settle(now);
+        call
+    }
+
+    /// A frame of the user's.
+    pub fn handle_media(&mut self, now: Instant, media: &MediaUp<'_>) {
+        if media.epoch != self.epoch.low8() {
+            self.stats.stale += 1;
+            return;
+        }
+        let frame = MediaFrame {
+            seq: media.seq,
+            rtp_timestamp: media.rtp_timestamp,
+            marker: media.marker,
+            payload: media.payload,
+        };
+        self.media(now, frame, media.age_us);
+    }
+
+    /// A message of the edge's on the session stream.
+    pub fn handle_message(&mut self, now: Instant, message: EdgeMessage) {
+        if self.ended {
+            return;
+        }
+        match message.kind {
+            Some(edge_message::Kind::ChannelOpened(opened)) => {
+                self.channel.opened(opened.channel, &opened.label, &mut self.outputs);
+            }
+            Some(edge_message::Kind::ChannelMessage(message)) if self.channel.carries_events(message.channel) => {
+                match String::from_utf8(message.data) {
+                    Ok(text) if !message.binary => self.api.handle_client(&text),
+                    _ => self.api.handle_client_binary(),
+                }
+            }
+            Some(edge_message::Kind::ChannelClosed(closed)) => self.channel.closed(closed.channel),
+            Some(edge_message::Kind::Playout(effect)) => {
+                if let Mode::Dialogue(dialogue) = &mut self.mode
+                    && !dialogue.playout_effect(now, &effect)
+                {
+                    self.stats.ignored_messages += 1;
+                }
+            }
+            Some(edge_message::Kind::OversizeFrame(frame)) => self.oversize(now, &frame),
+            Some(edge_message::Kind::Closed(_)) => return self.end(),
+            Some(edge_message::Kind::Connected(_)) => {}
+            Some(edge_message::Kind::ChannelMessage(_)) | None => self.stats.ignored_messages += 1,
+        }
+        self.settle(now);
+    }
+
+    /// A playout report of the edge's.
+    pub fn handle_report(&mut self, now: Instant, report: &PlayoutReport) {
+        if report.epoch != self.epoch.low8() {
+            self.stats.stale += 1;
+            return;
+        }
+        if let Mode::Dialogue(dialogue) = &mut self.mode
+            && !self.ended
+        {
+            dialogue.report(now, report);
+            self.settle(now);
+        }
+    }
+
+    /// What is due.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if let Mode::Dialogue(dialogue) = &mut self.mode
+            && !self.ended
+        {
+            dialogue.timeout(now);
+            self.settle(now);
+        }
+    }
+
+    /// Ends the call from this side; the edge ends the client's connection.
+    pub fn close(&mut self, reason: &str) {
+        if !self.ended {
+            let close = transceiver_message::Kind::Close(Close { reason: reason.to_owned() });
+            self.outputs.push_back(CallOutput::Message(TransceiverMessage { kind: Some(close) }));
+            self.end();
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll_output(&mut self) -> Option<CallOutput> {
+        self.outputs.pop_front()
+    }
+
+    /// When [`Call::handle_timeout`] wants to be called.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.mode {
+            Mode::Dialogue(dialogue) if !self.ended => dialogue.poll_timeout(),
+            _ => None,
+        }
+    }
+
+    /// The parts of a turn's delay, when they are complete.
+    pub fn poll_timing(&mut self) -> Option<voice::TurnTiming> {
+        match &mut self.mode {
+            Mode::Dialogue(dialogue) => dialogue.poll_timing(),
+            Mode::Loopback(_) => None,
+        }
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn stats(&self) -> CallStats {
+        CallStats { dropped_events: self.channel.dropped(), ..self.stats }
+    }
+
+    /// Whose call it is.
+    #[must_use]
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
+        if self.ended {
+            return;
+        }
+        self.stats.media += 1;
+        match &mut self.mode {
+            Mode::Dialogue(dialogue) => {
+                dialogue.media(now, frame, age_us);
+                self.settle(now);
+            }
+            Mode::Loopback(loopback) => {
+                let utterance = UtteranceId(1);
+                let Some(echo) = loopback.echo(frame.payload) else {
+                    self.stats.bad_media += 1;
+                    return;
+                };
+                if echo.first {
+                    let header = self.header(utterance, String::new());
+                    self.outputs.push_back(CallOutput::UtteranceStart(header));
+                }
+                let payload = frame.payload.to_vec();
+                self.outputs.push_back(CallOutput::UtteranceFrame { utterance, samples: echo.samples, payload });
+            }
+        }
+    }
+
+    fn oversize(&mut self, now: Instant, frame: &OversizeFrame) {
+        let Ok(seq) = u16::try_from(frame.seq) else {
+            self.stats.bad_media += 1;
+            return;
+        };
+        let frame =
+            MediaFrame { seq, rtp_timestamp: frame.rtp_timestamp, marker: false, payload: frame.payload.as_ref() };
+        self.media(now, frame, 0);
+    }
+
+    /// Lets dialogue, API and backend talk until none has more to say, then sends what the client is to be told.
+    fn settle(&mut self, now: Instant) {
+        match &mut self.mode {
+            Mode::Dialogue(dialogue) => {
+                let (slot, epoch) = (self.slot, self.epoch);
+                let outputs = &mut self.outputs;
+                dialogue.settle(now, &mut self.api, |utterance, item| header(slot, epoch, utterance, item), outputs);
+            }
+            Mode::Loopback(_) => {
+                while let Some(command) = self.api.poll_command() {
+                    dialogue::refuse(&mut self.api, &command);
+                }
+            }
+        }
+        while let Some(event) = self.api.poll_event() {
+            self.channel.send(event, &mut self.outputs);
+        }
+    }
+
+    fn header(&self, utterance: UtteranceId, item: String) -> UtteranceHeader {
+        header(self.slot, self.epoch, utterance, item)
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.outputs.push_back(CallOutput::Ended);
+    }
+}
+
+fn header(slot: Slot, epoch: Epoch, utterance: UtteranceId, item: String) -> UtteranceHeader {
+    UtteranceHeader { slot: slot.0, epoch: epoch.0, utterance: utterance.0, item, first_sample: 0 }
+}

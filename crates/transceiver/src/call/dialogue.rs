@@ -1,0 +1,244 @@
+//! A dialogue with a backend, and the words of `voice`, `realtime` and the link translated into each other.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use link::datagram::PlayoutReport;
+use link::ids::UtteranceId;
+use link::proto::playout_effect::Kind;
+use link::proto::{Flush, Pause, PlayoutEffect, Resume, TransceiverMessage, UtteranceHeader, transceiver_message};
+use realtime::{CancelReason, Command, CreateRefusal, Input, TurnDetection};
+use voice::{
+    Conversation, Event, FlushReason, MediaFrame, Output, Playout, ServerVad, TurnConfig, TurnTiming, Utterance,
+};
+
+use super::CallOutput;
+use crate::backend::{Backend, Parrot};
+
+/// Backend outputs taken in one go: more than the 10 s of speech, in pieces of 100 ms, after which the conversation wants
+/// no more; a backend of smaller pieces is heard on at once after everybody else.
+const MAX_BACKEND_OUTPUTS: usize = 128;
+
+/// Turns whose timing was not read yet; the owner reads them after every input, one each.
+const MAX_TIMINGS: usize = 16;
+
+pub(super) struct Dialogue {
+    conversation: Conversation,
+    backend: Box<dyn Backend>,
+    timings: VecDeque<TurnTiming>,
+    /// The backend had more to say than one go takes.
+    unfinished: Option<Instant>,
+}
+
+impl Dialogue {
+    pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection) -> Self {
+        let backend = Box::new(Parrot::new(config.backend_rate));
+        let conversation = Conversation::new(now, voice::Config { turn: turn_config(turn), ..config });
+        Self { conversation, backend, timings: VecDeque::new(), unfinished: None }
+    }
+
+    pub(super) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
+        self.conversation.handle_media(now, frame, age_us);
+    }
+
+    /// Tells the dialogue what became of playout; `false`: it makes no sense.
+    pub(super) fn playout_effect(&mut self, now: Instant, effect: &PlayoutEffect) -> bool {
+        let (utterance, sent) = (Utterance(effect.utterance), effect.sent);
+        let playout = match effect.kind() {
+            Kind::Unspecified => return false,
+            Kind::Started => Playout::Started { utterance },
+            Kind::Paused => Playout::Paused { utterance, sent },
+            Kind::Resumed => Playout::Resumed { utterance, sent },
+            Kind::Flushed => Playout::Flushed { utterance, sent },
+            Kind::Finished => Playout::Finished { utterance, sent },
+            Kind::Underrun => Playout::Underrun { utterance },
+        };
+        self.conversation.handle_playout(now, playout);
+        true
+    }
+
+    pub(super) fn report(&mut self, now: Instant, report: &PlayoutReport) {
+        let utterance = Utterance(report.utterance.0);
+        self.conversation.handle_playout(now, Playout::Report { utterance, sent: report.sent, limit: report.limit });
+    }
+
+    pub(super) fn timeout(&mut self, now: Instant) {
+        self.conversation.handle_timeout(now);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        [self.conversation.poll_timeout(), self.unfinished].into_iter().flatten().min()
+    }
+
+    pub(super) fn poll_timing(&mut self) -> Option<TurnTiming> {
+        self.timings.pop_front()
+    }
+
+    /// Lets conversation, API and backend talk to each other until none has more to say.
+    pub(super) fn settle(
+        &mut self,
+        now: Instant,
+        api: &mut realtime::Session,
+        header: impl Fn(UtteranceId, String) -> UtteranceHeader,
+        outputs: &mut VecDeque<CallOutput>,
+    ) {
+        let mut budget = MAX_BACKEND_OUTPUTS;
+        self.unfinished = None;
+        loop {
+            let mut idle = true;
+            while let Some(output) = self.conversation.poll_output() {
+                idle = false;
+                self.output(output, api, &header, outputs);
+            }
+            while let Some(command) = api.poll_command() {
+                idle = false;
+                self.command(now, &command, api);
+            }
+            // One at a time: what the conversation makes of it comes first.
+            if idle
+                && budget > 0
+                && self.conversation.wants_audio()
+                && let Some(output) = self.backend.poll()
+            {
+                budget -= 1;
+                idle = false;
+                self.conversation.handle_backend(now, output);
+            }
+            if idle {
+                break;
+            }
+        }
+        if budget == 0 {
+            self.unfinished = Some(now);
+        }
+    }
+
+    fn output(
+        &mut self,
+        output: Output,
+        api: &mut realtime::Session,
+        header: &impl Fn(UtteranceId, String) -> UtteranceHeader,
+        outputs: &mut VecDeque<CallOutput>,
+    ) {
+        match output {
+            Output::Backend(input) => self.backend.handle(input),
+            Output::Event(event) => api.handle(input_of(event)),
+            Output::Timing(timing) => {
+                if self.timings.len() == MAX_TIMINGS {
+                    self.timings.pop_front();
+                }
+                self.timings.push_back(timing);
+            }
+            Output::UtteranceStart { utterance, response } => {
+                let item = api.item_id(response.0).unwrap_or_default().to_owned();
+                outputs.push_back(CallOutput::UtteranceStart(header(UtteranceId(utterance.0), item)));
+            }
+            Output::Frame { utterance, samples, payload } => {
+                outputs.push_back(CallOutput::UtteranceFrame { utterance: UtteranceId(utterance.0), samples, payload });
+            }
+            Output::UtteranceEnd { utterance } => {
+                outputs.push_back(CallOutput::UtteranceEnd { utterance: UtteranceId(utterance.0) });
+            }
+            Output::UtteranceReset { utterance } => {
+                outputs.push_back(CallOutput::UtteranceReset { utterance: UtteranceId(utterance.0) });
+            }
+            Output::Pause => outputs.push_back(message(transceiver_message::Kind::Pause(Pause {}))),
+            Output::Resume => outputs.push_back(message(transceiver_message::Kind::Resume(Resume {}))),
+            Output::Flush { up_to, reason } => {
+                let reason = match reason {
+                    FlushReason::TurnDetected => "turn_detected",
+                    FlushReason::ClientCancelled => "client_cancelled",
+                };
+                let flush = Flush { up_to: up_to.0, reason: reason.to_owned() };
+                outputs.push_back(message(transceiver_message::Kind::Flush(flush)));
+            }
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: &Command, api: &mut realtime::Session) {
+        match command {
+            Command::UpdateTurn(turn) => self.conversation.set_turn(turn_config(*turn)),
+            Command::CreateResponse => {
+                if self.conversation.create_response(now).is_none() {
+                    api.handle(Input::CreateRefused(CreateRefusal::Active));
+                }
+            }
+            Command::Cancel => {
+                if !self.conversation.cancel(now) {
+                    api.handle(Input::CancelRefused);
+                }
+            }
+            Command::ClearOutput => self.conversation.clear_output(now),
+            Command::CommitInput => {
+                if !self.conversation.commit(now) {
+                    api.handle(Input::CommitRefused);
+                }
+            }
+            Command::ClearInput => self.conversation.clear_input(now),
+        }
+    }
+}
+
+/// Answers the commands of a call that has no dialogue.
+pub(super) fn refuse(api: &mut realtime::Session, command: &Command) {
+    match command {
+        Command::CreateResponse => api.handle(Input::CreateRefused(CreateRefusal::Unsupported)),
+        Command::Cancel => api.handle(Input::CancelRefused),
+        Command::CommitInput => api.handle(Input::CommitRefused),
+        Command::UpdateTurn(_) | Command::ClearOutput | Command::ClearInput => {}
+    }
+}
+
+/// Turn detection as configured, in the API's words.
+pub(super) fn api_vad(config: &voice::Config) -> realtime::Vad {
+    config.turn.server_vad.as_ref().map_or_else(realtime::Vad::default, |vad| realtime::Vad {
+        threshold: vad.threshold,
+        prefix_padding_ms: vad.prefix_padding_ms,
+        silence_duration_ms: vad.silence_duration_ms,
+        create_response: vad.create_response,
+        interrupt_response: vad.interrupt_response,
+    })
+}
+
+fn turn_config(turn: TurnDetection) -> TurnConfig {
+    let server_vad = match turn {
+        TurnDetection::Manual => None,
+        TurnDetection::Vad(vad) => Some(ServerVad {
+            threshold: vad.threshold,
+            prefix_padding_ms: vad.prefix_padding_ms,
+            silence_duration_ms: vad.silence_duration_ms,
+            create_response: vad.create_response,
+            interrupt_response: vad.interrupt_response,
+        }),
+    };
+    TurnConfig { server_vad }
+}
+
+fn input_of(event: Event) -> Input {
+    match event {
+        Event::SpeechStarted { turn, audio_start_ms } => Input::SpeechStarted { turn: turn.0, audio_start_ms },
+        Event::SpeechStopped { turn, audio_end_ms } => Input::SpeechStopped { turn: turn.0, audio_end_ms },
+        Event::Committed { turn } => Input::Committed { turn: turn.0 },
+        Event::ResponseCreated { response } => Input::ResponseCreated { response: response.0 },
+        Event::ResponseAudioStarted { response, .. } => Input::ResponseAudioStarted { response: response.0 },
+        Event::ResponseText { response, delta } => Input::ResponseText { response: response.0, delta },
+        Event::ResponseDone { response, .. } => Input::ResponseDone { response: response.0 },
+        Event::ResponseCancelled { response, reason } => {
+            let reason = match reason {
+                FlushReason::TurnDetected => CancelReason::TurnDetected,
+                FlushReason::ClientCancelled => CancelReason::ClientCancelled,
+            };
+            Input::ResponseCancelled { response: response.0, reason }
+        }
+        Event::ResponseFailed { response, message } => Input::ResponseFailed { response: response.0, message },
+        Event::PlayoutStarted { response } => Input::PlayoutStarted { response: response.0 },
+        Event::PlayoutStopped { response } => Input::PlayoutStopped { response: response.0 },
+        Event::PlayoutCleared { response, played_end } => {
+            Input::PlayoutCleared { response: response.0, played_end_ms: played_end / 48 }
+        }
+    }
+}
+
+fn message(kind: transceiver_message::Kind) -> CallOutput {
+    CallOutput::Message(TransceiverMessage { kind: Some(kind) })
+}

@@ -1,0 +1,177 @@
+//! The transceiver's config file. deploy/transceiver.toml shows every key with its default.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use daemon::Problems;
+use daemon::config::Checked;
+use serde::{Deserialize, Serialize};
+
+use crate::call::CallConfig;
+
+/// Most calls one process is laid out for: the link's own bound on sessions.
+const MAX_SEATS: u32 = link::quic::SESSIONS_PER_LINK;
+
+/// One transceiver process.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// This transceiver among all of the deployment; never 0, which means none. Defaults to 1.
+    pub id: u32,
+    /// Where edges dial. One UDP port per process. Defaults to 127.0.0.1:7443.
+    pub link_bind: SocketAddr,
+    /// `/healthz`, `/readyz`, `/metrics`. Defaults to 127.0.0.1:9081.
+    pub admin_bind: SocketAddr,
+    /// CPU worker threads; 0 is one per core. Defaults to 0.
+    pub workers: usize,
+    /// Calls at once; each costs about 0.4 ms of CPU per 20 ms while both sides speak. Defaults to 100.
+    pub seats: u32,
+    /// Keys and certificates; empty is `$XDG_STATE_HOME/fronthaul`. Defaults to empty.
+    pub state_dir: String,
+    /// Time that running calls are given after SIGTERM, before they are closed. Defaults to 10000.
+    pub drain_timeout_ms: u64,
+    /// Log lines.
+    pub log: daemon::log::Config,
+    /// The dialogue.
+    pub voice: VoiceConfig,
+}
+
+/// The `[voice]` table: what a dialogue begins with, before the client's own settings.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct VoiceConfig {
+    /// Speech probability from which audio counts as speech. Less hears softer voices and more noise. Defaults to 0.5.
+    pub threshold: f32,
+    /// Audio before the onset that belongs to a turn. Defaults to 300.
+    pub prefix_padding_ms: u32,
+    /// Silence that ends a turn: the largest part of the delay to the reply. Defaults to 500.
+    pub silence_duration_ms: u32,
+    /// Speech over the reply for this long interrupts it. Less cuts sooner and lets coughs cut too. Defaults to 250.
+    pub interrupt_commit_ms: u32,
+    /// PCM rate between dialogue and backend: 16000, 24000 or 48000. 16000 costs no resampling. Defaults to 16000.
+    pub backend_rate_hz: u32,
+    /// Opus bitrate to the user. Defaults to 24000.
+    pub bitrate_bps: i32,
+    /// Opus encoder complexity, 0 to 10: most of a call's CPU. Defaults to 5.
+    pub complexity: i32,
+    /// Audio sent ahead of the edge's first playout report. Defaults to 1000.
+    pub ahead_ms: u32,
+    /// A response whose audio does not come for this long is given up. Defaults to 10000.
+    pub response_timeout_ms: u32,
+    /// A turn longer than this is ended. Defaults to 60000.
+    pub max_turn_ms: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let local = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+        Self {
+            id: 1,
+            link_bind: local(7443),
+            admin_bind: local(9081),
+            workers: 0,
+            seats: 100,
+            state_dir: String::new(),
+            drain_timeout_ms: 10_000,
+            log: daemon::log::Config::default(),
+            voice: VoiceConfig::default(),
+        }
+    }
+}
+
+impl Default for VoiceConfig {
+    fn default() -> Self {
+        let (voice, vad) = (voice::Config::default(), voice::ServerVad::default());
+        Self {
+            threshold: vad.threshold,
+            prefix_padding_ms: vad.prefix_padding_ms,
+            silence_duration_ms: vad.silence_duration_ms,
+            interrupt_commit_ms: voice.interrupt_commit_ms,
+            backend_rate_hz: voice.backend_rate,
+            bitrate_bps: voice.bitrate,
+            complexity: voice.complexity,
+            ahead_ms: voice.ahead_ms,
+            response_timeout_ms: voice.response_timeout_ms,
+            max_turn_ms: voice.max_turn_ms,
+        }
+    }
+}
+
+impl Checked for Config {
+    fn check(&self, problems: &mut Problems) {
+        problems.require(self.id != 0, "id", self.id, "0 means no transceiver", "number transceivers from 1");
+        problems.require(
+            self.workers <= 1024,
+            "workers",
+            self.workers,
+            "more threads than any machine has cores",
+            "use 0 for one per core",
+        );
+        problems.require(
+            (1..=MAX_SEATS).contains(&self.seats),
+            "seats",
+            self.seats,
+            format_args!("a transceiver process is laid out for 1 to {MAX_SEATS} calls"),
+            "start another transceiver for more",
+        );
+        self.log.check(problems);
+        self.voice.check(problems);
+    }
+}
+
+impl VoiceConfig {
+    fn check(&self, problems: &mut Problems) {
+        problems.require(
+            (0.0..=1.0).contains(&self.threshold),
+            "voice.threshold",
+            self.threshold,
+            "a probability lies between 0 and 1",
+            "use 0.5",
+        );
+        problems.require(
+            [16_000, 24_000, 48_000].contains(&self.backend_rate_hz),
+            "voice.backend_rate_hz",
+            self.backend_rate_hz,
+            "rates are 16000, 24000 and 48000",
+            "use 16000",
+        );
+        let mut range = |key: &str, value: i64, least: i64, most: i64| {
+            problems.require(
+                (least..=most).contains(&value),
+                &format!("voice.{key}"),
+                value,
+                format_args!("it lies between {least} and {most}"),
+                "choose a value within that range, or leave the key out",
+            );
+        };
+        range("prefix_padding_ms", self.prefix_padding_ms.into(), 0, 2000);
+        range("silence_duration_ms", self.silence_duration_ms.into(), 0, 10_000);
+        range("interrupt_commit_ms", self.interrupt_commit_ms.into(), 32, 2000);
+        range("bitrate_bps", self.bitrate_bps.into(), 6000, 128_000);
+        range("complexity", self.complexity.into(), 0, 10);
+        range("ahead_ms", self.ahead_ms.into(), 20, 10_000);
+        range("response_timeout_ms", self.response_timeout_ms.into(), 100, 600_000);
+        range("max_turn_ms", self.max_turn_ms.into(), 1000, 600_000);
+    }
+}
+
+impl From<&VoiceConfig> for CallConfig {
+    fn from(config: &VoiceConfig) -> Self {
+        let vad = voice::ServerVad {
+            threshold: config.threshold,
+            prefix_padding_ms: config.prefix_padding_ms,
+            silence_duration_ms: config.silence_duration_ms,
+            ..voice::ServerVad::default()
+        };
+        let voice = voice::Config {
+            backend_rate: config.backend_rate_hz,
+            turn: voice::TurnConfig { server_vad: Some(vad) },
+            interrupt_commit_ms: config.interrupt_commit_ms,
+            bitrate: config.bitrate_bps,
+            complexity: config.complexity,
+            ahead_ms: config.ahead_ms,
+            response_timeout_ms: config.response_timeout_ms,
+            max_turn_ms: config.max_turn_ms,
+        };
+        Self { voice }
+    }
+}

@@ -1,0 +1,329 @@
+//! What the link thread knows: links with their slots, calls with their queues, seats, workers.
+//!
+//! Invariant: a call has exactly one seat, one slot and one entry in `sessions` from [`Hub::open`] to [`Hub::end_call`],
+//! and every way a call can end leads there: a Release, the end of its session stream, the end of its link, its own end
+//! in the worker.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use link::ids::{EdgeId, Epoch, SessionId, Slot};
+use link::proto::{LeaseGrant, OpenRequest, ReleaseRequest, SessionHeader};
+use link::quic::{Link, Peer};
+use tokio::sync::mpsc;
+
+use super::queues::{CallQueues, Sending};
+use crate::admission::{Admission, Refusal};
+use crate::backend::Model;
+use crate::call::CallOutput;
+use crate::ring::{CallKey, Control, FromWorker, ToWorker};
+use crate::slots::Slots;
+
+/// An edge opens the session stream right after the answer to Open.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a slot names, for the reader of datagrams.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target {
+    pub(super) key: CallKey,
+    pub(super) worker: usize,
+}
+
+/// The slots of one link, shared with the reader of its datagrams.
+pub(super) type LinkSlots = Rc<RefCell<Slots<Target>>>;
+
+/// One worker, shared between everything on the link thread that feeds it.
+pub(super) type SharedWorker = Rc<RefCell<ToWorker>>;
+
+struct LinkEntry {
+    link: Link,
+    edge: EdgeId,
+    slots: LinkSlots,
+}
+
+struct CallEntry {
+    opened: Instant,
+    session: SessionId,
+    epoch: Epoch,
+    link: u64,
+    edge: EdgeId,
+    slot: Slot,
+    worker: usize,
+    queues: CallQueues,
+}
+
+struct Lease {
+    edge: EdgeId,
+    grants: mpsc::Sender<LeaseGrant>,
+}
+
+/// Counts of the link thread.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) refused: BTreeMap<&'static str, u64>,
+    /// Session streams that name no call.
+    pub(super) stray_streams: u64,
+    /// Datagrams, or the rest of one, that could not be read.
+    pub(super) bad_datagrams: u64,
+    /// Frames for slots that name nobody.
+    pub(super) stray_frames: u64,
+    /// Downlink frames dropped because the edge does not read the session's audio.
+    pub(super) audio_dropped: u64,
+    /// Calls ended because the edge does not read their messages.
+    pub(super) blocked: u64,
+}
+
+pub(super) struct Hub {
+    links: BTreeMap<u64, LinkEntry>,
+    calls: BTreeMap<CallKey, CallEntry>,
+    sessions: BTreeMap<SessionId, CallKey>,
+    admission: Admission,
+    leases: Vec<Lease>,
+    workers: Vec<SharedWorker>,
+    next_key: u64,
+    pub(super) counts: Counts,
+    pub(super) sending: Rc<Sending>,
+}
+
+impl Hub {
+    pub(super) fn new(seats: u32, workers: Vec<SharedWorker>) -> Self {
+        Self {
+            links: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            admission: Admission::new(seats),
+            leases: Vec::new(),
+            workers,
+            next_key: 0,
+            counts: Counts::default(),
+            sending: Rc::default(),
+        }
+    }
+
+    pub(super) fn add_link(&mut self, link: Link) -> Option<LinkSlots> {
+        let Peer::Edge(edge) = link.peer() else { return None };
+        let slots = LinkSlots::new(RefCell::new(Slots::new()));
+        self.links.insert(link.id(), LinkEntry { link, edge, slots: Rc::clone(&slots) });
+        Some(slots)
+    }
+
+    /// The link is gone: nobody hears its calls any more.
+    pub(super) fn remove_link(&mut self, now: Instant, link: u64) {
+        let lost: Vec<CallKey> = self.calls.iter().filter(|(_, call)| call.link == link).map(|(key, _)| *key).collect();
+        for key in lost {
+            self.end_call(now, key, "link lost");
+        }
+        self.links.remove(&link);
+    }
+
+    /// Seats a call. The same request again gets the same slot.
+    pub(super) fn open(&mut self, now: Instant, link: u64, seed: u64, request: OpenRequest) -> Result<Slot, Refusal> {
+        let opened = self.try_open(now, link, seed, request);
+        if let Err(refusal) = opened {
+            *self.counts.refused.entry(refusal.label()).or_default() += 1;
+        }
+        opened
+    }
+
+    fn try_open(&mut self, now: Instant, link: u64, seed: u64, request: OpenRequest) -> Result<Slot, Refusal> {
+        let (session, epoch) = (SessionId(request.session), Epoch(request.epoch));
+        if epoch.0 == 0 {
+            return Err(Refusal::Malformed);
+        }
+        if Model::named(&request.model).is_none() {
+            return Err(Refusal::Model);
+        }
+        if let Some((key, call)) = self.sessions.get(&session).and_then(|key| Some((*key, self.calls.get(key)?))) {
+            if call.epoch == epoch && call.link == link {
+                return Ok(call.slot);
+            }
+            if call.epoch >= epoch {
+                return Err(Refusal::StaleEpoch);
+            }
+            self.end_call(now, key, "opened again");
+        }
+        let Some(entry) = self.links.get(&link) else { return Err(Refusal::Overloaded) };
+        let edge = entry.edge;
+        self.admission.take(edge)?;
+        let key = CallKey(self.next_key);
+        self.next_key += 1;
+        let worker = worker_of(session, self.workers.len());
+        let slot = entry.slots.borrow_mut().allocate(now, Target { key, worker });
+        let open = Control::Open { key, request: Box::new(request), slot, seed };
+        if self.workers[worker].borrow_mut().control(open).is_err() {
+            entry.slots.borrow_mut().release(now, slot);
+            self.admission.give_back(edge);
+            return Err(Refusal::Overloaded);
+        }
+        let queues = CallQueues::start(entry.link.clone(), &self.sending);
+        self.calls.insert(key, CallEntry { opened: now, session, epoch, link, edge, slot, worker, queues });
+        self.sessions.insert(session, key);
+        tracing::info!(%session, epoch = epoch.0, edge = edge.0, slot = slot.0, "call opened");
+        Ok(slot)
+    }
+
+    /// The edge gives a call up. Unknown ones were given up before.
+    pub(super) fn release(&mut self, now: Instant, request: &ReleaseRequest) {
+        let Some(&key) = self.sessions.get(&SessionId(request.session)) else { return };
+        if self.calls.get(&key).is_some_and(|call| call.epoch.0 == request.epoch) {
+            self.end_call(now, key, "released");
+        }
+    }
+
+    /// The call that a session stream names, its worker, and the queues it is to empty.
+    pub(super) fn session_stream(&mut self, link: u64, header: &SessionHeader) -> Option<(Target, &mut CallQueues)> {
+        let key = *self.sessions.get(&SessionId(header.session))?;
+        let call = self.calls.get_mut(&key)?;
+        let names_it = call.link == link && call.epoch.0 == header.epoch && call.slot.0 == header.slot;
+        names_it.then_some((Target { key, worker: call.worker }, &mut call.queues))
+    }
+
+    /// Ends calls whose session stream never came: their edge gave up without a word.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let silent = |call: &CallEntry| !call.queues.is_attached() && now >= call.opened + STREAM_TIMEOUT;
+        let expired: Vec<CallKey> = self.calls.iter().filter(|(_, call)| silent(call)).map(|(key, _)| *key).collect();
+        for key in expired {
+            self.end_call(now, key, "no session stream");
+        }
+    }
+
+    /// Passes a worker's output on.
+    pub(super) fn output(&mut self, now: Instant, output: FromWorker) {
+        let FromWorker { key, output } = output;
+        // Outputs of a call that ended here meanwhile.
+        let Some(call) = self.calls.get_mut(&key) else { return };
+        let sent = match output {
+            CallOutput::Message(message) => call.queues.message(message),
+            CallOutput::UtteranceFrame { utterance, samples, payload } => {
+                if !call.queues.frame(utterance, samples, payload) {
+                    self.counts.audio_dropped += 1;
+                }
+                true
+            }
+            CallOutput::UtteranceStart(header) => call.queues.utterance_start(header),
+            CallOutput::UtteranceEnd { utterance } => call.queues.utterance_end(utterance),
+            CallOutput::UtteranceReset { utterance } => {
+                call.queues.utterance_reset(utterance);
+                true
+            }
+            CallOutput::Ended => return self.end_call(now, key, "ended"),
+        };
+        if !sent {
+            self.counts.blocked += 1;
+            self.end_call(now, key, "the edge does not read");
+        }
+    }
+
+    /// Everything a call holds is given back. What is queued for the edge is still sent.
+    pub(super) fn end_call(&mut self, now: Instant, key: CallKey, reason: &'static str) {
+        let Some(call) = self.calls.remove(&key) else { return };
+        self.sessions.remove(&call.session);
+        self.admission.give_back(call.edge);
+        if let Some(link) = self.links.get(&call.link) {
+            link.slots.borrow_mut().release(now, call.slot);
+        }
+        call.queues.finish();
+        self.control_or_later(call.worker, Control::Forget { key });
+        tracing::info!(session = %call.session, epoch = call.epoch.0, reason, "call ended");
+    }
+
+    /// No more calls; edges are told at once.
+    pub(super) fn drain(&mut self) {
+        self.admission.drain();
+        self.grant_leases();
+    }
+
+    /// Ends every call in order: the client is told.
+    pub(super) fn close_calls(&mut self, reason: &'static str) {
+        let calls: Vec<(CallKey, usize)> = self.calls.iter().map(|(key, call)| (*key, call.worker)).collect();
+        for (key, worker) in calls {
+            self.control_or_later(worker, Control::Close { key, reason });
+        }
+    }
+
+    pub(super) fn stop_workers(&self) {
+        for worker in 0..self.workers.len() {
+            self.control_or_later(worker, Control::Stop);
+        }
+    }
+
+    pub(super) fn add_lease(&mut self, edge: EdgeId, grants: mpsc::Sender<LeaseGrant>) {
+        self.leases.push(Lease { edge, grants });
+        self.grant_leases();
+    }
+
+    /// Tells every edge what it may hold. A stream that nobody reads any more is forgotten.
+    pub(super) fn grant_leases(&mut self) {
+        let admission = &self.admission;
+        self.leases.retain(|lease| {
+            let grant = LeaseGrant { seats: admission.lease(lease.edge), draining: admission.is_draining() };
+            // A full queue holds older grants; the next tick brings a fresh one.
+            !matches!(lease.grants.try_send(grant), Err(mpsc::error::TrySendError::Closed(_)))
+        });
+    }
+
+    pub(super) fn worker(&self, index: usize) -> SharedWorker {
+        Rc::clone(&self.workers[index])
+    }
+
+    pub(super) fn workers(&self) -> &[SharedWorker] {
+        &self.workers
+    }
+
+    pub(super) fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Slots in use and resting, over all links.
+    pub(super) fn slots(&self, now: Instant) -> (usize, usize) {
+        self.links.values().fold((0, 0), |(in_use, resting), link| {
+            let mut slots = link.slots.borrow_mut();
+            (in_use + slots.in_use(), resting + slots.quarantined(now))
+        })
+    }
+
+    /// Seats granted to the edges that hold a lease, each edge counted once.
+    pub(super) fn seats_leased(&self) -> u32 {
+        let edges: std::collections::BTreeSet<EdgeId> = self.leases.iter().map(|lease| lease.edge).collect();
+        edges.into_iter().map(|edge| self.admission.lease(edge)).sum()
+    }
+
+    pub(super) fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Puts a control message into a worker's ring, or into its waiting line when the ring is full.
+    fn control_or_later(&self, worker: usize, control: Control) {
+        let to_worker = self.worker(worker);
+        let refused = to_worker.borrow_mut().control(control);
+        if let Err(control) = refused {
+            tokio::task::spawn_local(push_control(to_worker, control));
+        }
+    }
+}
+
+/// Waits for room in a worker's control ring: its producers' backpressure.
+pub(super) async fn push_control(worker: SharedWorker, mut control: Control) {
+    /// A worker's turn of its loop takes about this long.
+    const RETRY: Duration = Duration::from_millis(1);
+    loop {
+        let pushed = worker.borrow_mut().control(control);
+        match pushed {
+            Ok(()) => return,
+            Err(refused) => control = refused,
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Spreads sessions over workers. Ids are random, but a test's are not: SplitMix64's finalizer evens both out.
+fn worker_of(session: SessionId, workers: usize) -> usize {
+    let mut z = session.0;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^= z >> 31;
+    let workers_wide = u64::try_from(workers.max(1)).unwrap_or(1);
+    usize::try_from(z % workers_wide).unwrap_or(0)
+}

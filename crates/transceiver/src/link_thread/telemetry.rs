@@ -1,0 +1,81 @@
+//! Plain counts of the link thread and the workers, as metrics.
+
+use std::time::Instant;
+
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
+
+use super::hub::Hub;
+use crate::admission::Refusal;
+
+/// Describes all metrics, once, when the first values are published.
+#[derive(Debug, Default)]
+pub(super) struct Published {
+    described: bool,
+}
+
+impl Published {
+    pub(super) fn publish(&mut self, hub: &Hub) {
+        if !std::mem::replace(&mut self.described, true) {
+            describe();
+        }
+        let (slots, quarantined) = hub.slots(Instant::now());
+        let workers = || hub.workers().iter().map(|worker| worker.borrow());
+        let sum = |which: fn(&crate::ring::WorkerCounts) -> &std::sync::atomic::AtomicU64| -> u64 {
+            workers().map(|worker| worker.read(which)).sum()
+        };
+        gauge!("fronthaul_transceiver_calls").set(float(sum(|counts| &counts.calls)));
+        gauge!("fronthaul_transceiver_links").set(size(hub.links()));
+        gauge!("fronthaul_transceiver_slots").set(size(slots));
+        gauge!("fronthaul_transceiver_slots_quarantined").set(size(quarantined));
+        gauge!("fronthaul_transceiver_seats_used").set(size(hub.calls()));
+        gauge!("fronthaul_transceiver_seats_leased").set(f64::from(hub.seats_leased()));
+        gauge!("fronthaul_transceiver_session_streams").set(float(hub.sending.session_streams()));
+        gauge!("fronthaul_transceiver_utterance_streams").set(float(hub.sending.utterance_streams()));
+        for refusal in Refusal::ALL {
+            let refused = hub.counts.refused.get(refusal.label()).copied().unwrap_or(0);
+            counter!("fronthaul_transceiver_open_refused_total", "reason" => refusal.label()).absolute(refused);
+        }
+        counter!("fronthaul_transceiver_media_received_total").absolute(sum(|counts| &counts.media));
+        for (reason, discarded) in [
+            ("stale", sum(|counts| &counts.stale)),
+            ("ignored", sum(|counts| &counts.ignored)),
+            ("ring_full", workers().map(|worker| worker.dropped()).sum()),
+            ("stray_frame", hub.counts.stray_frames),
+            ("stray_stream", hub.counts.stray_streams),
+            ("bad_datagram", hub.counts.bad_datagrams),
+            ("audio_blocked", hub.counts.audio_dropped),
+            ("messages_blocked", hub.counts.blocked),
+        ] {
+            counter!("fronthaul_transceiver_discards_total", "reason" => reason).absolute(discarded);
+        }
+    }
+}
+
+fn describe() {
+    describe_gauge!("fronthaul_transceiver_calls", "Calls that workers own");
+    describe_gauge!("fronthaul_transceiver_links", "Links to edges, one per edge worker");
+    describe_gauge!("fronthaul_transceiver_slots", "Slots that name a call, over all links");
+    describe_gauge!("fronthaul_transceiver_slots_quarantined", "Slots that rest before they name another call");
+    describe_gauge!("fronthaul_transceiver_seats_used", "Calls that hold a seat");
+    describe_gauge!("fronthaul_transceiver_seats_leased", "Seats granted to edges that hold a lease");
+    describe_gauge!("fronthaul_transceiver_session_streams", "Session streams open to edges");
+    describe_gauge!("fronthaul_transceiver_utterance_streams", "Utterance streams open to edges");
+    describe_counter!("fronthaul_transceiver_open_refused_total", "Calls not taken, by reason");
+    describe_counter!("fronthaul_transceiver_media_received_total", "Audio frames of users handled");
+    describe_counter!("fronthaul_transceiver_discards_total", "Frames, messages and streams dropped, by reason");
+    describe_histogram!(
+        "fronthaul_turn_seconds",
+        metrics::Unit::Seconds,
+        "From the user's last voiced frame to the reply's first packet at the edge, by part; the parts sum to total"
+    );
+}
+
+fn float(count: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "exact up to 2^53")]
+    let float = count as f64;
+    float
+}
+
+fn size(count: usize) -> f64 {
+    float(u64::try_from(count).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,196 @@
+//! A CPU worker: the calls of one thread, their deadlines and their outputs. Pure; [`thread`] drives it.
+//!
+//! Invariant: a call that has a deadline is in `due` exactly once, under that deadline.
+
+pub(crate) mod thread;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Instant;
+
+use link::datagram::MediaUp;
+use link::ids::SessionId;
+use voice::TurnTiming;
+
+use crate::call::{Call, CallConfig, CallOutput, CallStats};
+use crate::ring::{CallKey, Control, Frame, FromWorker, Media};
+
+/// The calls of one thread.
+pub(crate) struct Worker {
+    config: CallConfig,
+    calls: BTreeMap<CallKey, Seat>,
+    due: BTreeSet<(Instant, CallKey)>,
+    outputs: VecDeque<FromWorker>,
+    timings: VecDeque<(SessionId, TurnTiming)>,
+    /// Of calls that are over.
+    past: CallStats,
+    /// Frames and messages of calls that are not here (any more).
+    unknown: u64,
+}
+
+struct Seat {
+    call: Call,
+    due: Option<Instant>,
+}
+
+/// What a worker counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    pub(crate) calls: u64,
+    pub(crate) media: u64,
+    pub(crate) stale: u64,
+    pub(crate) ignored: u64,
+}
+
+impl Worker {
+    pub(crate) fn new(config: CallConfig) -> Self {
+        Self {
+            config,
+            calls: BTreeMap::new(),
+            due: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            timings: VecDeque::new(),
+            past: CallStats::default(),
+            unknown: 0,
+        }
+    }
+
+    /// A control message; `false`: it was [`Control::Stop`].
+    pub(crate) fn handle_control(&mut self, now: Instant, control: Control) -> bool {
+        match control {
+            Control::Open { key, request, slot, seed } => {
+                let call = Call::new(now, self.config.clone(), &request, slot, seed);
+                self.calls.insert(key, Seat { call, due: None });
+                self.settle(key);
+            }
+            Control::Message { key, message } => self.with(key, |call| call.handle_message(now, message)),
+            Control::Close { key, reason } => self.with(key, |call| call.close(reason)),
+            Control::Forget { key } => self.forget(key),
+            Control::Stop => {
+                self.calls.clear();
+                self.due.clear();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A frame or a report. A frame without its call is `Err`: its `Open` may be in the other ring.
+    pub(crate) fn handle_media(&mut self, now: Instant, media: Media) -> Result<(), Media> {
+        let key = match &media {
+            Media::Frame(frame) => frame.key,
+            Media::Report { key, .. } => *key,
+        };
+        if !self.calls.contains_key(&key) {
+            return Err(media);
+        }
+        match media {
+            Media::Frame(frame) => self.with(key, |call| call.handle_media(now, &media_up(&frame))),
+            Media::Report { report, .. } => self.with(key, |call| call.handle_report(now, &report)),
+        }
+        Ok(())
+    }
+
+    /// Counts a frame whose call is nowhere.
+    pub(crate) fn drop_media(&mut self) {
+        self.unknown += 1;
+    }
+
+    /// Runs one call that is due; `false`: none is.
+    pub(crate) fn handle_due(&mut self, now: Instant) -> bool {
+        match self.due.first() {
+            Some(&(due, key)) if due <= now => {
+                self.with(key, |call| call.handle_timeout(now));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn poll_output(&mut self) -> Option<FromWorker> {
+        self.outputs.pop_front()
+    }
+
+    pub(crate) fn poll_timing(&mut self) -> Option<(SessionId, TurnTiming)> {
+        self.timings.pop_front()
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            calls: u64::try_from(self.calls.len()).unwrap_or(u64::MAX),
+            stale: self.unknown,
+            ..Totals::default()
+        };
+        for stats in self.calls.values().map(|seat| seat.call.stats()).chain([self.past]) {
+            totals.media += stats.media;
+            totals.stale += stats.stale;
+            totals.ignored += stats.bad_media + stats.ignored_messages + stats.dropped_events;
+        }
+        totals
+    }
+
+    fn with(&mut self, key: CallKey, action: impl FnOnce(&mut Call)) {
+        match self.calls.get_mut(&key) {
+            Some(seat) => {
+                action(&mut seat.call);
+                self.settle(key);
+            }
+            None => self.unknown += 1,
+        }
+    }
+
+    /// Takes what a call has to say, and notes when it wants to be called.
+    fn settle(&mut self, key: CallKey) {
+        let Some(seat) = self.calls.get_mut(&key) else { return };
+        let mut ended = false;
+        while let Some(output) = seat.call.poll_output() {
+            ended |= output == CallOutput::Ended;
+            self.outputs.push_back(FromWorker { key, output });
+        }
+        while let Some(timing) = seat.call.poll_timing() {
+            self.timings.push_back((seat.call.session(), timing));
+        }
+        let due = seat.call.poll_timeout();
+        if due != seat.due {
+            if let Some(former) = std::mem::replace(&mut seat.due, due) {
+                self.due.remove(&(former, key));
+            }
+            self.due.extend(due.map(|due| (due, key)));
+        }
+        if ended {
+            self.forget(key);
+        }
+    }
+
+    fn forget(&mut self, key: CallKey) {
+        let Some(seat) = self.calls.remove(&key) else { return };
+        if let Some(due) = seat.due {
+            self.due.remove(&(due, key));
+        }
+        let stats = seat.call.stats();
+        self.past.media += stats.media;
+        self.past.stale += stats.stale;
+        self.past.bad_media += stats.bad_media;
+        self.past.ignored_messages += stats.ignored_messages;
+        self.past.dropped_events += stats.dropped_events;
+    }
+}
+
+fn media_up(frame: &Frame) -> MediaUp<'_> {
+    MediaUp {
+        slot: frame.slot,
+        epoch: frame.epoch,
+        marker: frame.marker,
+        seq: frame.seq,
+        rtp_timestamp: frame.rtp_timestamp,
+        audio_level: frame.audio_level,
+        age_us: frame.age_us,
+        payload: &frame.payload,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! The thread of a worker: rings in, rings out, sleep until a deadline or a wake-up.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use voice::TurnTiming;
+
+use super::Worker;
+use crate::call::CallConfig;
+use crate::ring::{CONTROL, Control, FromWorker, MEDIA, Media, OUTPUTS, ToWorker, WorkerCounts};
+
+/// Frames and deadlines handled in one turn of the loop: 16 x (40 us decode and detection, or 3 x 300 us encode) keeps a
+/// turn to a few milliseconds at worst; control is looked at between.
+const BATCH: usize = 16;
+
+/// While the ring to the link thread is full.
+const BACKOFF: Duration = Duration::from_millis(1);
+
+/// Counts of a busy worker are at most this old.
+const PUBLISH: Duration = Duration::from_millis(100);
+
+/// Sleep without any deadline; a wake-up ends it.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The ends of a worker's rings and its thread.
+pub(crate) struct Handle {
+    pub(crate) to_worker: ToWorker,
+    pub(crate) from_worker: rtrb::Consumer<FromWorker>,
+    pub(crate) thread: JoinHandle<()>,
+}
+
+/// Starts a worker. `outputs_ready` is told when the link thread has something to fetch.
+pub(crate) fn start(
+    index: usize,
+    core: Option<usize>,
+    config: CallConfig,
+    outputs_ready: Arc<Notify>,
+) -> std::io::Result<Handle> {
+    let (media_in, media) = rtrb::RingBuffer::new(MEDIA);
+    let (control_in, control) = rtrb::RingBuffer::new(CONTROL);
+    let (outputs, from_worker) = rtrb::RingBuffer::new(OUTPUTS);
+    let counts = Arc::new(WorkerCounts::default());
+    let shell = Shell {
+        worker: Worker::new(config),
+        media,
+        control,
+        outputs,
+        outputs_ready,
+        counts: Arc::clone(&counts),
+        publish_at: Instant::now(),
+        stopping: false,
+    };
+    let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+        if let Some(core) = core
+            && let Err(error) = net::pin::current_thread_to(core)
+        {
+            tracing::warn!(index, core, %error, "worker not pinned");
+        }
+        shell.run();
+    })?;
+    let to_worker = ToWorker::new(media_in, control_in, thread.thread().clone(), counts);
+    Ok(Handle { to_worker, from_worker, thread })
+}
+
+struct Shell {
+    worker: Worker,
+    media: rtrb::Consumer<Media>,
+    control: rtrb::Consumer<Control>,
+    outputs: rtrb::Producer<FromWorker>,
+    outputs_ready: Arc<Notify>,
+    counts: Arc<WorkerCounts>,
+    publish_at: Instant,
+    stopping: bool,
+}
+
+impl Shell {
+    fn run(mut self) {
+        while !self.stopping {
+            let now = Instant::now();
+            let mut busy = false;
+            while self.handle_control(now) {
+                busy = true;
+            }
+            // What makes more outputs waits for room.
+            let room = self.send_outputs();
+            if room {
+                for _ in 0..BATCH {
+                    busy |= self.handle_media(now);
+                    busy |= self.worker.handle_due(now);
+                }
+            }
+            let room = room && self.send_outputs();
+            if !busy || now >= self.publish_at {
+                self.publish_at = now + PUBLISH;
+                self.publish();
+            }
+            if !room {
+                std::thread::park_timeout(BACKOFF);
+            } else if !busy {
+                // Also when a producer pushed after the look into its ring: its unpark is remembered.
+                let until = self.worker.poll_timeout();
+                let sleep = until.map_or(IDLE, |until| until.saturating_duration_since(Instant::now()).min(IDLE));
+                std::thread::park_timeout(sleep);
+            }
+        }
+    }
+
+    /// `false`: there was nothing.
+    fn handle_control(&mut self, now: Instant) -> bool {
+        let Ok(control) = self.control.pop() else {
+            // The link thread is gone, whatever it could still say.
+            self.stopping |= self.control.is_abandoned();
+            return false;
+        };
+        self.stopping |= !self.worker.handle_control(now, control);
+        true
+    }
+
+    fn handle_media(&mut self, now: Instant) -> bool {
+        let Ok(media) = self.media.pop() else { return false };
+        if let Err(media) = self.worker.handle_media(now, media) {
+            // The call may have been opened after the last look into the other ring.
+            while self.handle_control(now) {}
+            if self.worker.handle_media(now, media).is_err() {
+                self.worker.drop_media();
+            }
+        }
+        true
+    }
+
+    /// Hands outputs to the link thread; `false`: its ring is full.
+    fn send_outputs(&mut self) -> bool {
+        for (session, timing) in std::iter::from_fn(|| self.worker.poll_timing()) {
+            report(session, &timing);
+        }
+        let mut any = false;
+        let mut room = true;
+        while !self.outputs.is_full()
+            && let Some(output) = self.worker.poll_output()
+        {
+            any = true;
+            room = self.outputs.push(output).is_ok() && !self.outputs.is_full();
+        }
+        if any {
+            self.outputs_ready.notify_one();
+        }
+        room
+    }
+
+    fn publish(&self) {
+        let totals = self.worker.totals();
+        let counts = &*self.counts;
+        for (count, value) in [
+            (&counts.calls, totals.calls),
+            (&counts.media, totals.media),
+            (&counts.stale, totals.stale),
+            (&counts.ignored, totals.ignored),
+        ] {
+            count.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One line and one set of measurements per turn.
+fn report(session: link::ids::SessionId, timing: &TurnTiming) {
+    tracing::info!(
+        %session,
+        uplink_us = timing.uplink_us,
+        repair_us = timing.repair_us,
+        silence_us = timing.silence_us,
+        backend_us = timing.backend_us,
+        encode_us = timing.encode_us,
+        playout_us = timing.playout_us,
+        total_us = timing.total_us,
+        "turn"
+    );
+    for (part, us) in [
+        ("uplink", timing.uplink_us),
+        ("repair", timing.repair_us),
+        ("silence", timing.silence_us),
+        ("backend", timing.backend_us),
+        ("encode", timing.encode_us),
+        ("playout", timing.playout_us),
+        ("total", timing.total_us),
+    ] {
+        metrics::histogram!("fronthaul_turn_seconds", "part" => part).record(Duration::from_micros(us));
+    }
+}

@@ -1,0 +1,44 @@
+//! The config file that is shipped, and what is said of a wrong one.
+
+use std::path::Path;
+
+use daemon::config::{Source, load};
+use transceiver::Config;
+
+fn shipped() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/transceiver.toml"))
+}
+
+#[test]
+fn the_shipped_file_is_the_defaults() {
+    assert_eq!(load::<Config>(&Source::file(shipped())).unwrap(), Config::default());
+}
+
+#[test]
+fn the_shipped_file_names_every_key() {
+    let text = std::fs::read_to_string(shipped()).unwrap();
+    let shipped: toml::Table = text.parse().unwrap();
+    let defaults = toml::Table::try_from(Config::default()).unwrap();
+    let keys = |table: &toml::Table| {
+        let mut keys: Vec<String> = Vec::new();
+        for (key, value) in table {
+            match value {
+                toml::Value::Table(inner) => keys.extend(inner.keys().map(|name| format!("{key}.{name}"))),
+                _ => keys.push(key.clone()),
+            }
+        }
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(&shipped), keys(&defaults));
+}
+
+#[test]
+fn all_that_is_wrong_is_said_at_once() {
+    let set = ["id=0", "seats=5000", "voice.threshold=2.5", "voice.complexity=11", "nonsense=1"];
+    let source = Source { file: None, set: set.map(str::to_owned).to_vec() };
+    let error = load::<Config>(&source).unwrap_err();
+    let mut keys: Vec<&str> = error.problems.iter().map(|problem| problem.key.as_str()).collect();
+    keys.sort_unstable();
+    assert_eq!(keys, ["id", "nonsense", "seats", "voice.complexity", "voice.threshold"]);
+}

@@ -1,0 +1,203 @@
+//! A transceiver with its threads and sockets, dialed over the loopback interface as an edge worker dials it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use link::datagram::{BatchWriter, MediaUp};
+use link::identity::{NodeIdentity, Role};
+use link::ids::{EdgeId, Slot, TransceiverId};
+use link::proto::{
+    ChannelOpened, Closed, EdgeMessage, HelloRequest, LeaseGrant, LeaseRequest, OpenRequest, ReleaseRequest,
+    SessionHeader, edge_message, transceiver_message,
+};
+use link::quic::{Endpoint, Incoming, Link};
+use transceiver::{Config, Transceiver};
+
+/// A directory that goes with the test.
+struct StateDir(PathBuf);
+
+impl StateDir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("fronthaul-transceiver-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+
+impl Drop for StateDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn start(state: &StateDir, seats: u32) -> Transceiver {
+    let config = Config {
+        link_bind: "127.0.0.1:0".parse().unwrap(),
+        state_dir: state.0.display().to_string(),
+        workers: 2,
+        seats,
+        ..Config::default()
+    };
+    Transceiver::start(&config).unwrap()
+}
+
+async fn dial(state: &StateDir, transceiver: &Transceiver, edge: u16) -> (Endpoint, Link) {
+    let identity = NodeIdentity::load_or_create(&state.0, Role::Edge(EdgeId(edge))).unwrap();
+    let endpoint = Endpoint::client(&identity).unwrap();
+    let link = endpoint.connect(transceiver.link_addr(), TransceiverId(1)).await.unwrap();
+    (endpoint, link)
+}
+
+fn request(session: u64, epoch: u64, model: &str) -> OpenRequest {
+    OpenRequest { session, epoch, model: model.to_owned(), ..OpenRequest::default() }
+}
+
+async fn open(link: &Link, session: u64, epoch: u64, model: &str) -> Result<Slot, (tonic::Code, String)> {
+    let opened = link.control().open(request(session, epoch, model)).await;
+    opened
+        .map(|response| Slot(response.into_inner().slot))
+        .map_err(|status| (status.code(), status.message().to_owned()))
+}
+
+async fn leases(link: &Link) -> tonic::Streaming<LeaseGrant> {
+    link.control().lease(LeaseRequest { edge: 1 }).await.unwrap().into_inner()
+}
+
+/// Waits for a grant that `wanted` accepts: one comes each second.
+async fn granted(leases: &mut tonic::Streaming<LeaseGrant>, wanted: impl Fn(&LeaseGrant) -> bool) -> LeaseGrant {
+    let wait = async {
+        loop {
+            let grant = leases.message().await.unwrap().unwrap();
+            if wanted(&grant) {
+                return grant;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), wait).await.expect("no such grant within 20 s")
+}
+
+#[tokio::test]
+async fn a_call_is_opened_told_of_its_session_and_looped_back() {
+    let state = StateDir::new("loop");
+    let transceiver = start(&state, 4);
+    let (_endpoint, link) = dial(&state, &transceiver, 1).await;
+    let hello = link.control().hello(HelloRequest { edge: 1, software: "test".to_owned() }).await.unwrap().into_inner();
+    assert_eq!((hello.transceiver, &hello.models[..]), (1, &["parrot".to_owned(), "loopback".to_owned()][..]));
+
+    let slot = open(&link, 11, 1, "loopback").await.unwrap();
+    let header = SessionHeader { session: 11, epoch: 1, slot: slot.0 };
+    let (mut tx, mut rx) = link.open_session(&header).await.unwrap();
+    let opened = ChannelOpened { channel: 1, label: "oai-events".to_owned() };
+    tx.send(&EdgeMessage { kind: Some(edge_message::Kind::ChannelOpened(opened)) }).await.unwrap();
+    let message = rx.recv().await.unwrap().unwrap();
+    let Some(transceiver_message::Kind::ChannelMessage(message)) = message.kind else { panic!("{message:?}") };
+    let event: serde_json::Value = serde_json::from_slice(&message.data).unwrap();
+    assert_eq!(
+        (event["type"].as_str(), event["session"]["model"].as_str()),
+        (Some("session.created"), Some("loopback"))
+    );
+
+    let mut batch = BatchWriter::media_up();
+    for seq in 0..3_u16 {
+        let payload = [8, u8::try_from(seq).unwrap()];
+        let media = MediaUp {
+            slot,
+            epoch: 1,
+            marker: false,
+            seq,
+            rtp_timestamp: u32::from(seq) * 960,
+            audio_level: None,
+            age_us: 100,
+            payload: &payload,
+        };
+        assert!(batch.push_frame(&media));
+    }
+    link.send_datagram(batch.take(0));
+    let Incoming::Utterance(header, mut frames) = link.accept().await.unwrap() else { panic!("no utterance") };
+    assert_eq!((header.slot, header.epoch, header.utterance), (slot.0, 1, 1));
+    for seq in 0..3 {
+        let frame = frames.recv().await.unwrap();
+        assert_eq!((frame.samples, &frame.payload[..]), (960, &[8, seq][..]));
+    }
+
+    tx.send(&EdgeMessage { kind: Some(edge_message::Kind::Closed(Closed { reason: "bye".to_owned() })) })
+        .await
+        .unwrap();
+    assert_eq!(rx.recv().await.unwrap(), None, "the session stream ends with the call");
+    assert_eq!(frames.recv().await, None);
+}
+
+#[tokio::test]
+async fn seats_are_leased_refused_and_given_back_and_slots_rest() {
+    let state = StateDir::new("seats");
+    let transceiver = start(&state, 2);
+    let (_first, link) = dial(&state, &transceiver, 1).await;
+    let (_second, other) = dial(&state, &transceiver, 2).await;
+    let (mut mine, mut theirs) = (leases(&link).await, leases(&other).await);
+    assert_eq!(granted(&mut mine, |_| true).await, LeaseGrant { seats: 2, draining: false });
+
+    let slot = open(&link, 1, 1, "parrot").await.unwrap();
+    assert_eq!(open(&link, 1, 1, "parrot").await, Ok(slot), "the same request again");
+    open(&link, 2, 1, "parrot").await.unwrap();
+    assert_eq!(granted(&mut theirs, |grant| grant.seats < 2).await.seats, 0);
+    let refused = |code, reason: &str| Err((code, reason.to_owned()));
+    assert_eq!(open(&other, 3, 1, "parrot").await, refused(tonic::Code::ResourceExhausted, "no_seat"));
+    assert_eq!(open(&link, 1, 1, "gpt").await, refused(tonic::Code::NotFound, "model"));
+    assert_eq!(open(&other, 1, 1, "parrot").await, refused(tonic::Code::FailedPrecondition, "stale_epoch"));
+    assert_eq!(open(&link, 9, 0, "parrot").await, refused(tonic::Code::InvalidArgument, "malformed"));
+
+    for epoch in [2, 1, 1] {
+        let release = ReleaseRequest { session: 1, epoch, reason: "test".to_owned() };
+        link.control().release(release).await.unwrap();
+    }
+    assert_eq!(granted(&mut theirs, |grant| grant.seats > 0).await.seats, 1);
+    let next = open(&link, 4, 1, "parrot").await.unwrap();
+    assert_ne!(next, slot, "a slot rests before it names another call");
+
+    // A link that ends gives back all that its calls held.
+    link.close("test");
+    assert_eq!(granted(&mut theirs, |grant| grant.seats > 1).await.seats, 2);
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_stream_is_the_end_of_its_call() {
+    let state = StateDir::new("stream");
+    let transceiver = start(&state, 1);
+    let (_endpoint, link) = dial(&state, &transceiver, 1).await;
+    let (_other_endpoint, other) = dial(&state, &transceiver, 2).await;
+    let mut theirs = leases(&other).await;
+    let slot = open(&link, 1, 1, "parrot").await.unwrap();
+    assert_eq!(granted(&mut theirs, |grant| grant.seats == 0).await.seats, 0);
+    let (tx, _rx) = link.open_session(&SessionHeader { session: 1, epoch: 1, slot: slot.0 }).await.unwrap();
+    tx.finish();
+    assert_eq!(granted(&mut theirs, |grant| grant.seats == 1).await.seats, 1);
+}
+
+#[tokio::test]
+async fn a_stop_is_told_refuses_calls_and_closes_those_that_stay() {
+    let state = StateDir::new("stop");
+    let mut transceiver = start(&state, 3);
+    let (_endpoint, link) = dial(&state, &transceiver, 1).await;
+    let mut mine = leases(&link).await;
+    let slot = open(&link, 1, 1, "parrot").await.unwrap();
+    let (_tx, mut rx) = link.open_session(&SessionHeader { session: 1, epoch: 1, slot: slot.0 }).await.unwrap();
+
+    transceiver.stop(Duration::from_millis(1500));
+    assert_eq!(granted(&mut mine, |grant| grant.draining).await.seats, 1);
+    assert_eq!(open(&link, 2, 1, "parrot").await, Err((tonic::Code::Unavailable, "draining".to_owned())));
+    let message = rx.recv().await.unwrap().unwrap();
+    let Some(transceiver_message::Kind::Close(close)) = message.kind else { panic!("{message:?}") };
+    assert_eq!(close.reason, "transceiver stopping");
+    tokio::time::timeout(Duration::from_secs(10), transceiver.ended()).await.unwrap();
+    link.closed().await;
+}
+
+#[tokio::test]
+async fn a_taken_port_is_named() {
+    let state = StateDir::new("port");
+    let transceiver = start(&state, 1);
+    let config =
+        Config { link_bind: transceiver.link_addr(), state_dir: state.0.display().to_string(), ..Config::default() };
+    let error = Transceiver::start(&config).unwrap_err().to_string();
+    assert!(error.contains("link_bind") && error.contains("address in use"), "{error}");
+}
