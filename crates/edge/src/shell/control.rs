@@ -11,7 +11,7 @@ use link::ids::TransceiverId;
 use link::quic::Endpoint;
 use tokio::time::sleep;
 
-use super::lease;
+use super::{http, lease};
 use super::report::Board;
 use crate::config::Config;
 use crate::directory::Command;
@@ -36,9 +36,8 @@ pub(super) struct Start {
     pub(super) metrics: Metrics,
 }
 
-/// The thread's body.
+/// The thread's body. When it ends, the edge has stopped.
 pub(super) fn run(start: Start) {
-    let lifecycle = start.lifecycle.clone();
     let served = tokio::runtime::Builder::new_current_thread().enable_all().build().and_then(|runtime| {
         start.metrics.register_runtime(runtime.handle().clone());
         runtime.block_on(serve(start))
@@ -46,8 +45,6 @@ pub(super) fn run(start: Start) {
     if let Err(error) = served {
         tracing::error!(%error, "control cannot go on; the edge stops");
     }
-    // Whatever ended it, nobody answers offers any more.
-    lifecycle.advance(Phase::Stopped);
 }
 
 async fn serve(start: Start) -> std::io::Result<()> {
@@ -66,7 +63,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
     http.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(http)?;
     let router = signaling::router(Arc::clone(&shared));
-    tasks.spawn(async move { axum::serve(listener, router).await });
+    tasks.spawn(http::serve(listener, router));
     tasks.spawn(daemon::admin::serve(admin, metrics, lifecycle.clone()));
     tasks.spawn(lifecycle.clone().drain_on_signals());
     let needs_link = config.models.values().any(|model| model != ECHO);

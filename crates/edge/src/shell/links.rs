@@ -179,7 +179,7 @@ async fn open_session(link: &Link, mut control: ControlClient, request: OpenRequ
     timeout(OPEN_TIMEOUT, opening).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
 }
 
-/// Both directions of a session's stream, until one of them ends.
+/// Both directions of a session's stream, until the session is released or the stream ends.
 async fn session_stream(
     shell: Rc<Shell>, transceiver: TransceiverId, link: u64, (session, epoch): (SessionId, Epoch), slot: Slot,
     mut tx: SessionTx<EdgeMessage>, mut rx: SessionRx<link::proto::TransceiverMessage>,
@@ -199,27 +199,29 @@ async fn session_stream(
         return;
     }
     shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::Opened { session, epoch, slot }));
-    loop {
-        tokio::select! {
-            message = outgoing.recv() => {
-                let Some(message) = message else {
-                    tx.finish();
-                    return;
-                };
-                waiting_bytes.set(waiting_bytes.get().saturating_sub(size(&message)));
-                // What the transceiver says meanwhile waits in the stream.
-                if tx.send(&message).await.is_err() {
-                    break;
-                }
+    // Both at once: each end must read while it writes, or two full windows wait for one another.
+    let write = async {
+        while let Some(message) = outgoing.recv().await {
+            waiting_bytes.set(waiting_bytes.get().saturating_sub(size(&message)));
+            if tx.send(&message).await.is_err() {
+                return false;
             }
-            message = rx.recv() => match message {
-                Ok(Some(message)) => {
-                    let input = LinkInput::Message { session, epoch, message };
-                    shell.turn(|core, now| core.handle_link(now, transceiver, input));
-                }
-                Ok(None) | Err(_) => break,
-            },
         }
+        tx.finish();
+        true
+    };
+    let read = async {
+        while let Ok(Some(message)) = rx.recv().await {
+            let input = LinkInput::Message { session, epoch, message };
+            shell.turn(|core, now| core.handle_link(now, transceiver, input));
+        }
+    };
+    let released = tokio::select! {
+        released = write => released,
+        () = read => false,
+    };
+    if released {
+        return;
     }
     shell.with_links(|links| {
         if let Some(connected) = links.get_mut(&transceiver).filter(|c| c.link.id() == link) {

@@ -6,6 +6,7 @@
 //! ```
 
 mod control;
+mod http;
 mod lease;
 mod links;
 mod report;
@@ -219,8 +220,22 @@ fn state_dir(config: &Config) -> Result<PathBuf, Problem> {
 
 /// A thread of the edge. One that cannot be started stops those that were.
 fn spawn(name: String, lifecycle: &Lifecycle, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
-    std::thread::Builder::new().name(name.clone()).spawn(body).map_err(|error| {
+    let guard = StopWithMe(lifecycle.clone());
+    let guarded = move || {
+        let _guard = guard;
+        body();
+    };
+    std::thread::Builder::new().name(name.clone()).spawn(guarded).map_err(|error| {
         lifecycle.advance(Phase::Stopped);
         StartError::failed(format!("starting thread {name}"), error)
     })
+}
+
+/// The edge runs with all of its threads or not at all, also when one of them panics.
+struct StopWithMe(Lifecycle);
+
+impl Drop for StopWithMe {
+    fn drop(&mut self) {
+        self.0.advance(Phase::Stopped);
+    }
 }

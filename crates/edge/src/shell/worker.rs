@@ -54,7 +54,6 @@ pub(super) struct Start {
 
 /// The thread's body.
 pub(super) fn run(start: Start) {
-    let lifecycle = start.lifecycle.clone();
     if let Some(core) = start.core
         && let Err(error) = net::pin::current_thread_to(core)
     {
@@ -66,7 +65,6 @@ pub(super) fn run(start: Start) {
     });
     if let Err(error) = served {
         tracing::error!(%error, "a worker cannot go on; the edge stops");
-        lifecycle.advance(Phase::Stopped);
     }
 }
 

@@ -21,18 +21,18 @@ const MAX_DRAIN_BYTES: usize = 4 << 20;
 
 /// The parts of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub(super) struct Parts {
     /// The offer.
-    pub sdp: String,
+    pub(super) sdp: String,
     /// The session as JSON, if sent.
-    pub session: Option<String>,
+    pub(super) session: Option<String>,
 }
 
 /// Reads a request's parts.
 ///
 /// # Errors
 /// 415 for a type that is neither, 413 for too much, 400 for parts that are missing or not text.
-pub async fn read(request: Request) -> Result<Parts, ApiError> {
+pub(super) async fn read(request: Request) -> Result<Parts, ApiError> {
     let kind = essence(request.headers());
     let (head, body) = request.into_parts();
     match kind.as_deref() {

@@ -1,0 +1,299 @@
+//! Facts about the HTTP surface, through the router itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode};
+use link::ids::{EdgeId, TransceiverId};
+use link::route::RouteKeys;
+use tower::ServiceExt;
+
+use super::{Counts, MAX_OFFER_BYTES, Shared, router};
+use crate::directory::Directory;
+use crate::seats::Seats;
+
+fn shared() -> Arc<Shared> {
+    let models = [("echo", "echo"), ("parrot", "parrot"), ("gpt-realtime", "parrot")];
+    let shared = Shared {
+        edge: EdgeId(1),
+        candidates: vec![rtc::Candidate { address: "192.0.2.1:3478".parse().unwrap() }],
+        models: BTreeMap::from(models.map(|(name, model)| (name.to_owned(), model.to_owned()))),
+        default_model: "echo".to_owned(),
+        setup_timeout: Duration::from_secs(30),
+        keys: RouteKeys::from_secret(&[1; 32]),
+        identity: rtc::Identity::generate(),
+        directory: Directory::new(1),
+        seats: Seats::new(100),
+        draining: AtomicBool::new(false),
+        counts: Counts::default(),
+    };
+    Arc::new(shared)
+}
+
+fn lease(shared: &Shared, seats: u32) {
+    shared.seats.hello(TransceiverId(1), vec!["parrot".to_owned()]);
+    shared.seats.grant(TransceiverId(1), seats, false);
+}
+
+fn offer() -> String {
+    let mut rtc = str0m::RtcConfig::new().build(Instant::now());
+    let mut change = rtc.sdp_api();
+    change.add_media(str0m::media::MediaKind::Audio, str0m::media::Direction::SendRecv, None, None, None);
+    change.add_channel("oai-events".into());
+    change.apply().unwrap().0.to_sdp_string()
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn error(&self) -> serde_json::Value {
+        let body: serde_json::Value = serde_json::from_str(&self.body).expect(&self.body);
+        body["error"].clone()
+    }
+
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+async fn send(shared: &Arc<Shared>, request: Request<Body>) -> Answer {
+    let response = router(Arc::clone(shared)).oneshot(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    Answer { status: head.status, headers: head.headers, body: String::from_utf8(body.to_vec()).unwrap() }
+}
+
+async fn request(shared: &Arc<Shared>, method: &str, uri: &str, kind: &str, body: impl Into<Body>) -> Answer {
+    let mut request = Request::builder().method(method).uri(uri).header("origin", "https://app.example");
+    if !kind.is_empty() {
+        request = request.header("content-type", kind);
+    }
+    send(shared, request.body(body.into()).unwrap()).await
+}
+
+async fn post(shared: &Arc<Shared>, kind: &str, body: impl Into<Body>) -> Answer {
+    request(shared, "POST", "/v1/realtime/calls", kind, body).await
+}
+
+fn form(parts: &[(&str, &str, &str)]) -> (String, String) {
+    let mut body = String::new();
+    for (name, kind, value) in parts {
+        body += &format!("--limit\r\nContent-Disposition: form-data; name=\"{name}\"\r\n");
+        if !kind.is_empty() {
+            body += &format!("Content-Type: {kind}\r\n");
+        }
+        body += &format!("\r\n{value}\r\n");
+    }
+    ("multipart/form-data; boundary=limit".to_owned(), body + "--limit--\r\n")
+}
+
+#[tokio::test]
+async fn an_offer_is_answered_with_201_answer_and_location() {
+    let shared = shared();
+    let answer = post(&shared, "application/sdp", offer()).await;
+    assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.body);
+    assert_eq!(answer.header("content-type"), "application/sdp");
+    assert!(answer.body.starts_with("v=0\r\n") && answer.body.ends_with("\r\n"));
+    assert!(answer.body.contains("192.0.2.1 3478"));
+    let id = answer.header("location").strip_prefix("/v1/realtime/calls/rtc_").expect("a location");
+    assert!(id.len() == 16 && id.bytes().all(|b| b.is_ascii_hexdigit()));
+    assert_eq!(shared.directory.pending(), 1);
+}
+
+#[tokio::test]
+async fn the_answers_ufrag_is_a_route_to_this_edge_and_session() {
+    let shared = shared();
+    let answer = post(&shared, "application/sdp; charset=utf-8", offer()).await;
+    let ufrag = answer.body.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap();
+    let route = shared.keys.open(ufrag).expect("a token of ours");
+    assert_eq!((route.edge, route.transceiver), (EdgeId(1), TransceiverId(0)));
+    assert!(answer.header("location").ends_with(&route.session.to_string()));
+    let password = answer.body.lines().find_map(|line| line.strip_prefix("a=ice-pwd:")).unwrap();
+    assert_eq!(shared.keys.password(ufrag).as_deref(), Some(password));
+}
+
+#[tokio::test]
+async fn a_form_is_read_with_and_without_types_of_its_parts() {
+    let shared = shared();
+    lease(&shared, 10);
+    let session = r#"{"type":"realtime","model":"gpt-realtime"}"#;
+    let offer = offer();
+    for (sdp_kind, session_kind) in [("application/sdp", "application/json"), ("", "")] {
+        let (kind, body) = form(&[("sdp", sdp_kind, &offer), ("session", session_kind, session), ("other", "", "x")]);
+        let answer = post(&shared, &kind, body).await;
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.body);
+    }
+    let (kind, body) = form(&[("sdp", "", &offer)]);
+    assert_eq!(post(&shared, &kind, body).await.status, StatusCode::CREATED);
+    let used: Vec<u32> = shared.seats.status().iter().map(|place| place.used).collect();
+    assert_eq!(used, [1, 2], "the session's model chooses the place");
+}
+
+#[tokio::test]
+async fn the_sessions_model_wins_over_the_query_and_others_take_the_default() {
+    let shared = shared();
+    lease(&shared, 10);
+    let used = || shared.seats.status().iter().map(|place| place.used).collect::<Vec<_>>();
+    let (kind, body) = form(&[("sdp", "", &offer()), ("session", "", r#"{"model":"echo"}"#)]);
+    request(&shared, "POST", "/v1/realtime/calls?model=parrot", &kind, body).await;
+    assert_eq!(used(), [1, 0]);
+    request(&shared, "POST", "/v1/realtime/calls?model=parrot", "application/sdp", offer()).await;
+    assert_eq!(used(), [1, 1]);
+    request(&shared, "POST", "/v1/realtime/calls?model=oracle", "application/sdp", offer()).await;
+    request(&shared, "POST", "/v1/realtime/calls", "application/sdp", offer()).await;
+    assert_eq!(used(), [3, 1]);
+    let counts = &shared.counts;
+    assert_eq!((counts.model_absent.load(Ordering::Relaxed), counts.model_unmapped.load(Ordering::Relaxed)), (1, 1));
+}
+
+#[tokio::test]
+async fn a_bad_offer_names_line_attribute_and_fix() {
+    let shared = shared();
+    let offer = offer();
+    let without: String =
+        offer.lines().filter(|line| !line.starts_with("a=ice-pwd")).map(|line| format!("{line}\r\n")).collect();
+    let answer = post(&shared, "application/sdp", without).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST);
+    let error = answer.error();
+    assert_eq!((error["type"].as_str(), error["code"].as_str()), (Some("invalid_request_error"), Some("invalid_offer")));
+    assert_eq!(error["param"], "sdp");
+    assert!(error["message"].as_str().unwrap().contains("ice-pwd"), "{error}");
+    assert_eq!((shared.directory.pending(), shared.seats.used()), (0, 0));
+}
+
+#[tokio::test]
+async fn empty_and_huge_bodies_are_refused() {
+    let shared = shared();
+    assert_eq!(post(&shared, "application/sdp", "").await.error()["code"], "invalid_offer");
+    let long = "a".repeat(MAX_OFFER_BYTES + 1);
+    assert_eq!(post(&shared, "application/sdp", long.clone()).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let (kind, body) = form(&[("sdp", "", &long)]);
+    assert_eq!(post(&shared, &kind, body).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let mebibyte = post(&shared, "application/sdp", "a".repeat(1 << 20)).await;
+    assert_eq!(mebibyte.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(mebibyte.error()["code"], "payload_too_large");
+    let latin1 = post(&shared, "application/sdp", vec![0xe9; 100]).await;
+    assert_eq!((latin1.status, latin1.error()["code"].as_str()), (StatusCode::BAD_REQUEST, Some("invalid_encoding")));
+}
+
+#[tokio::test]
+async fn other_types_forms_without_an_offer_and_sessions_that_are_no_objects_are_refused() {
+    let shared = shared();
+    for kind in ["", "application/json", "application/x-www-form-urlencoded"] {
+        let answer = post(&shared, kind, offer()).await;
+        assert_eq!(answer.status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{kind}");
+        assert!(answer.error()["message"].as_str().unwrap().contains("application/sdp"));
+    }
+    let (kind, body) = form(&[("session", "", "{}")]);
+    assert_eq!(post(&shared, &kind, body).await.error()["code"], "missing_offer");
+    assert_eq!(post(&shared, "multipart/form-data", "x").await.status, StatusCode::BAD_REQUEST);
+    for session in ["{", "[]", r#"{"model":7}"#] {
+        let (kind, body) = form(&[("sdp", "", &offer()), ("session", "", session)]);
+        let answer = post(&shared, &kind, body).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{session}");
+        assert!(answer.error()["param"].as_str().unwrap().starts_with("session"));
+    }
+}
+
+#[tokio::test]
+async fn without_a_seat_the_answer_is_503_with_retry_after() {
+    let shared = shared();
+    for draining in [false, true] {
+        shared.draining.store(draining, Ordering::Relaxed);
+        let answer = request(&shared, "POST", "/v1/realtime/calls?model=parrot", "application/sdp", offer()).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.header("retry-after"), "1");
+        assert_eq!(answer.error()["type"], "server_error");
+        assert_eq!(answer.error()["code"], if draining { "draining" } else { "no_seat" });
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn fifty_offers_for_one_seat_give_one_call() {
+    let shared = shared();
+    lease(&shared, 1);
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        let (shared, offer) = (Arc::clone(&shared), offer());
+        calls.spawn(async move {
+            request(&shared, "POST", "/v1/realtime/calls?model=parrot", "application/sdp", offer).await.status
+        });
+    }
+    let statuses = calls.join_all().await;
+    assert_eq!(statuses.iter().filter(|s| **s == StatusCode::CREATED).count(), 1);
+    assert_eq!(statuses.iter().filter(|s| **s == StatusCode::SERVICE_UNAVAILABLE).count(), 49);
+}
+
+#[tokio::test]
+async fn delete_ends_a_call_once_and_hangup_is_idempotent() {
+    let shared = shared();
+    let call = post(&shared, "application/sdp", offer()).await.header("location").to_owned();
+    assert_eq!(request(&shared, "DELETE", &call, "", "").await.status, StatusCode::OK);
+    assert_eq!((shared.directory.sessions(), shared.seats.used()), (0, 0));
+    let again = request(&shared, "DELETE", &call, "", "").await;
+    assert_eq!((again.status, again.error()["code"].as_str()), (StatusCode::NOT_FOUND, Some("call_id_not_found")));
+
+    let call = post(&shared, "application/sdp", offer()).await.header("location").to_owned();
+    for _ in 0..2 {
+        let hang_up = request(&shared, "POST", &format!("{call}/hangup"), "application/json", "").await;
+        assert_eq!(hang_up.status, StatusCode::OK);
+    }
+    assert_eq!(shared.seats.used(), 0);
+    let nonsense = request(&shared, "POST", "/v1/realtime/calls/rtc_xyz/hangup", "", "").await;
+    assert_eq!((nonsense.status, nonsense.error()["code"].as_str()), (StatusCode::NOT_FOUND, Some("call_id_not_found")));
+}
+
+#[tokio::test]
+async fn unknown_paths_and_methods_are_answered_as_json() {
+    let shared = shared();
+    let path = request(&shared, "GET", "/v1/nothing", "", "").await;
+    assert_eq!((path.status, path.error()["code"].as_str()), (StatusCode::NOT_FOUND, Some("unknown_url")));
+    let method = request(&shared, "PUT", "/v1/realtime/calls", "", "").await;
+    assert_eq!(method.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert_eq!(method.error()["code"], "method_not_allowed");
+}
+
+#[tokio::test]
+async fn browsers_of_other_origins_may_call_and_read_the_location() {
+    let shared = shared();
+    let asked = "authorization,content-type,x-openai-agents-sdk";
+    let preflight = Request::builder()
+        .method("OPTIONS")
+        .uri("/v1/realtime/calls")
+        .header("origin", "https://app.example")
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", asked)
+        .body(Body::empty())
+        .unwrap();
+    let answer = send(&shared, preflight).await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert_eq!(answer.header("access-control-allow-origin"), "*");
+    assert_eq!(answer.header("access-control-allow-headers"), asked);
+    for method in ["POST", "PATCH", "DELETE", "OPTIONS"] {
+        assert!(answer.header("access-control-allow-methods").contains(method));
+    }
+    for answer in [post(&shared, "application/sdp", offer()).await, post(&shared, "application/sdp", "").await] {
+        assert_eq!(answer.header("access-control-allow-origin"), "*");
+        let exposed = answer.header("access-control-expose-headers").to_ascii_lowercase();
+        for name in ["location", "etag", "link", "accept-patch"] {
+            assert!(exposed.split(',').any(|exposed| exposed.trim() == name), "{exposed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_page_is_served() {
+    let shared = shared();
+    let page = request(&shared, "GET", "/", "", "").await;
+    assert_eq!((page.status, page.header("content-type")), (StatusCode::OK, "text/html; charset=utf-8"));
+    assert!(page.body.contains("<html"));
+    assert_eq!(request(&shared, "GET", "/assets/none.js", "", "").await.status, StatusCode::NOT_FOUND);
+    assert_eq!(request(&shared, "GET", "/assets/../Cargo.toml", "", "").await.status, StatusCode::NOT_FOUND);
+}

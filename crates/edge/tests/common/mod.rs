@@ -1,0 +1,298 @@
+//! A client on a foreign stack (str0m), and a rig that drives it against worker cores in virtual time.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use edge::directory::Directory;
+use edge::seats::Seats;
+use edge::signaling::{Counts, CreateCall, Shared, create_call};
+use edge::worker::{Output, Worker, WorkerConfig};
+use link::ids::{EdgeId, SessionId, TransceiverId};
+use link::route::RouteKeys;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rtc::Path;
+use str0m::change::{SdpAnswer, SdpPendingOffer};
+use str0m::channel::ChannelId;
+use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
+use str0m::net::{Protocol, Receive};
+use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
+
+pub const EDGE: &str = "192.0.2.1:3478";
+pub const CLIENT: &str = "198.51.100.7:40000";
+
+pub struct Client {
+    pub rtc: Rtc,
+    pub local: SocketAddr,
+    mid: Mid,
+    pending: Option<SdpPendingOffer>,
+    offer: String,
+    pub connected: bool,
+    pub channel: Option<ChannelId>,
+    pub messages: Vec<String>,
+    /// Arrival and payload of each audio frame.
+    pub heard: Vec<(Instant, Vec<u8>)>,
+    pub outbox: VecDeque<(SocketAddr, Vec<u8>)>,
+    pub timeout: Instant,
+    media_time: u64,
+}
+
+impl Client {
+    pub fn new(now: Instant, local: SocketAddr) -> Self {
+        let mut rtc = RtcConfig::new().build(now);
+        rtc.add_local_candidate(Candidate::host(local, "udp").unwrap());
+        let mut change = rtc.sdp_api();
+        let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
+        change.add_channel("oai-events".into());
+        let (offer, pending) = change.apply().unwrap();
+        Self {
+            rtc,
+            local,
+            mid,
+            pending: Some(pending),
+            offer: offer.to_sdp_string(),
+            connected: false,
+            channel: None,
+            messages: vec![],
+            heard: vec![],
+            outbox: VecDeque::new(),
+            timeout: now,
+            media_time: 0,
+        }
+    }
+
+    pub fn offer(&self) -> String {
+        self.offer.clone()
+    }
+
+    pub fn accept(&mut self, answer: &str) {
+        let pending = self.pending.take().unwrap();
+        let answer = SdpAnswer::from_sdp_string(answer).unwrap();
+        self.rtc.sdp_api().accept_answer(pending, answer).unwrap();
+    }
+
+    pub fn receive(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) {
+        let Ok(contents) = datagram.try_into() else { return };
+        let receive = Receive { proto: Protocol::Udp, source, destination: self.local, contents };
+        self.rtc.handle_input(Input::Receive(now, receive)).unwrap();
+        self.drain(now);
+    }
+
+    pub fn tick(&mut self, now: Instant) {
+        self.rtc.handle_input(Input::Timeout(now)).unwrap();
+        self.drain(now);
+    }
+
+    pub fn say(&mut self, text: &str) {
+        let channel = self.channel.expect("an open channel");
+        assert!(self.rtc.channel(channel).unwrap().write(false, text.as_bytes()).unwrap());
+    }
+
+    /// Sends one 20 ms frame.
+    pub fn speak(&mut self, now: Instant, payload: &[u8]) {
+        let writer = self.rtc.writer(self.mid).expect("an audio line");
+        let pt = writer.payload_params().next().unwrap().pt();
+        let time = MediaTime::new(self.media_time, Frequency::FORTY_EIGHT_KHZ);
+        writer.write(pt, now, time, payload.to_vec()).unwrap();
+        self.media_time += 960;
+    }
+
+    pub fn drain(&mut self, now: Instant) {
+        if !self.rtc.is_alive() {
+            self.timeout = now + Duration::from_secs(3600);
+            return;
+        }
+        loop {
+            match self.rtc.poll_output().unwrap() {
+                str0m::Output::Timeout(at) => {
+                    self.timeout = at;
+                    return;
+                }
+                str0m::Output::Transmit(transmit) => {
+                    self.outbox.push_back((transmit.destination, transmit.contents.to_vec()));
+                }
+                str0m::Output::Event(event) => match event {
+                    Event::Connected => self.connected = true,
+                    Event::ChannelOpen(channel, _) => self.channel = Some(channel),
+                    Event::ChannelData(data) => self.messages.push(String::from_utf8(data.data).unwrap()),
+                    Event::MediaData(media) => self.heard.push((now, media.data.to_vec())),
+                    _ => {}
+                },
+            }
+        }
+    }
+}
+
+/// Signaling's part without HTTP.
+pub fn shared(workers: usize, echo_seats: u32, setup_timeout: Duration) -> Arc<Shared> {
+    let models = ["echo", "parrot"].map(|name| (name.to_owned(), name.to_owned()));
+    Arc::new(Shared {
+        edge: EdgeId(1),
+        candidates: vec![rtc::Candidate { address: EDGE.parse().unwrap() }],
+        models: BTreeMap::from(models),
+        default_model: "echo".to_owned(),
+        setup_timeout,
+        keys: RouteKeys::from_secret(&[7; 32]),
+        identity: rtc::Identity::generate(),
+        directory: Directory::new(workers),
+        seats: Seats::new(echo_seats),
+        draining: AtomicBool::new(false),
+        counts: Counts::default(),
+    })
+}
+
+/// Worker cores and one client, on one thread in virtual time; the network between them is perfect and instant.
+pub struct Rig {
+    pub begin: Instant,
+    pub now: Instant,
+    pub shared: Arc<Shared>,
+    pub workers: Vec<Worker>,
+    pub client: Client,
+    /// The worker to which the kernel gives the client's datagrams.
+    pub arrival: usize,
+    /// Everything that workers put out, but hand-overs.
+    pub outputs: Vec<Output>,
+    pub handed_over: Vec<Vec<u8>>,
+    rng: StdRng,
+}
+
+pub const UNIX: u32 = 1_800_000_000;
+
+impl Rig {
+    pub fn new(workers: u32) -> Self {
+        let shared = shared(usize::try_from(workers).unwrap(), 10, Duration::from_secs(30));
+        let begin = Instant::now();
+        let worker = |index| {
+            let config = WorkerConfig { index, edge: EdgeId(1), session: rtc::Config::default() };
+            let seed = [u8::try_from(index).unwrap(); 32];
+            let (directory, keys) = (Arc::clone(&shared.directory), shared.keys.clone());
+            Worker::new(begin, config, directory, keys, shared.identity.clone(), seed)
+        };
+        let workers = (0..workers).map(worker).collect();
+        let client = Client::new(begin, CLIENT.parse().unwrap());
+        let rng = StdRng::seed_from_u64(1);
+        Self {
+            begin,
+            now: begin,
+            shared,
+            workers,
+            client,
+            arrival: 0,
+            outputs: vec![],
+            handed_over: vec![],
+            rng,
+        }
+    }
+
+    /// Transceivers that lease seats for `parrot`.
+    pub fn lease(&self, transceivers: &[u32]) {
+        for id in transceivers {
+            self.shared.seats.hello(TransceiverId(*id), vec!["parrot".to_owned()]);
+            // Fewer and fewer, so that the order of choice is the order given.
+            self.shared.seats.grant(TransceiverId(*id), 100 - id, false);
+        }
+    }
+
+    /// Signals a call.
+    pub fn call(&mut self, model: &str) -> SessionId {
+        let offer = self.client.offer();
+        let request = CreateCall { offer: &offer, model: Some(model), session_json: None };
+        let created = create_call(&self.shared, self.now, self.unix(), &mut self.rng, request).unwrap();
+        self.client.accept(&created.answer);
+        created.id
+    }
+
+    pub fn unix(&self) -> u32 {
+        UNIX + u32::try_from((self.now - self.begin).as_secs()).unwrap()
+    }
+
+    /// Carries datagrams until nobody has any.
+    pub fn settle(&mut self) {
+        self.client.drain(self.now);
+        loop {
+            let mut quiet = true;
+            while let Some((to, mut datagram)) = self.client.outbox.pop_front() {
+                quiet = false;
+                let path = Path { local: to, remote: self.client.local };
+                let unix = self.unix();
+                self.workers[self.arrival].handle_datagram(self.now, unix, path, &mut datagram);
+            }
+            for index in 0..self.workers.len() {
+                quiet &= !self.drain_worker(index);
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn drain_worker(&mut self, index: usize) -> bool {
+        let mut busy = false;
+        let mut datagram = Vec::new();
+        while let Some(path) = self.workers[index].poll_transmit(&mut datagram) {
+            busy = true;
+            assert_eq!(path.local, EDGE.parse().unwrap());
+            if path.remote == self.client.local {
+                self.client.receive(self.now, path.local, &datagram);
+            }
+        }
+        while let Some(output) = self.workers[index].poll_output() {
+            busy = true;
+            match output {
+                Output::HandOver { worker, path, mut datagram } => {
+                    self.handed_over.push(datagram.clone());
+                    let worker = usize::try_from(worker).unwrap();
+                    let unix = self.unix();
+                    self.workers[worker].handle_hand_over(self.now, unix, path, &mut datagram);
+                }
+                other => self.outputs.push(other),
+            }
+        }
+        busy
+    }
+
+    /// Lets time pass, serving every deadline.
+    pub fn run_for(&mut self, duration: Duration) {
+        let until = self.now + duration;
+        loop {
+            self.settle();
+            let workers = self.workers.iter().filter_map(Worker::poll_timeout).min();
+            let next = [Some(self.client.timeout), workers].into_iter().flatten().min().unwrap_or(until);
+            // A deadline that lies in the past is served at once, in the next millisecond at the latest.
+            let next = next.max(self.now + Duration::from_micros(100));
+            if next > until {
+                self.now = until;
+                return;
+            }
+            self.now = next;
+            if self.client.timeout <= self.now {
+                self.client.tick(self.now);
+            }
+            for worker in &mut self.workers {
+                worker.handle_timeout(self.now);
+            }
+        }
+    }
+
+    /// Lets time pass until something holds.
+    pub fn run_until(&mut self, what: &str, within: Duration, mut holds: impl FnMut(&Self) -> bool) {
+        let until = self.now + within;
+        while !holds(self) {
+            assert!(self.now < until, "not within {within:?}: {what}");
+            self.run_for(Duration::from_millis(5));
+        }
+    }
+
+    pub fn connect(&mut self, model: &str) -> SessionId {
+        let id = self.call(model);
+        self.run_until("connected and channel open", Duration::from_secs(5), |rig| {
+            rig.client.connected && rig.client.channel.is_some()
+        });
+        self.run_for(Duration::from_millis(50));
+        id
+    }
+}
