@@ -383,7 +383,7 @@ impl Conversation {
             }
         }
         self.ear.detect = detect;
-        self.turns.heard(now, matches!(piece.source, Source::Packet(packet) if opus::is_dtx(packet)));
+        self.turns.heard(now, self.ear.end(), matches!(piece.source, Source::Packet(packet) if opus::is_dtx(packet)));
         if self.turn.is_some() {
             self.give(self.ear.end());
         }

@@ -212,7 +212,9 @@ impl Backend {
             BackendInput::SpeechStopped { from, to, .. } => {
                 self.spans.push((*from, *to));
                 assert!(*to <= self.end, "voice beyond the audio: {to} > {}", self.end);
-                let index = |time: u64| usize::try_from(time.saturating_sub(self.begin) / self.factor()).unwrap().min(self.heard.len());
+                let index = |time: u64| {
+                    usize::try_from(time.saturating_sub(self.begin) / self.factor()).unwrap().min(self.heard.len())
+                };
                 let (from, to) = (index(from.saturating_sub(40 * 48)), index(to + 40 * 48));
                 self.heard.drain(to..);
                 self.heard.drain(..from);

@@ -5,8 +5,13 @@ use std::f32::consts::TAU;
 const RATE: f32 = 16_000.0;
 
 /// Formants of a few vowels, in Hz: three resonances make a voice of a buzz.
-const VOWELS: [[f32; 3]; 5] =
-    [[730.0, 1090.0, 2440.0], [270.0, 2290.0, 3010.0], [530.0, 1840.0, 2480.0], [570.0, 840.0, 2410.0], [440.0, 1020.0, 2240.0]];
+const VOWELS: [[f32; 3]; 5] = [
+    [730.0, 1090.0, 2440.0],
+    [270.0, 2290.0, 3010.0],
+    [530.0, 1840.0, 2480.0],
+    [570.0, 840.0, 2410.0],
+    [440.0, 1020.0, 2240.0],
+];
 
 /// A two-pole resonator.
 struct Resonator {
@@ -37,7 +42,8 @@ pub(crate) fn speech(ms: usize, seed: u32) -> Vec<i16> {
     let mut phase = 0.0_f32;
     while out.len() < ms * 16 {
         let vowel = VOWELS[random.below(5) as usize];
-        let mut formants = [Resonator::new(vowel[0], 80.0), Resonator::new(vowel[1], 100.0), Resonator::new(vowel[2], 140.0)];
+        let mut formants =
+            [Resonator::new(vowel[0], 80.0), Resonator::new(vowel[1], 100.0), Resonator::new(vowel[2], 140.0)];
         let length = 16 * (150 + random.below(80) as usize);
         let base = 110.0 + random.below(40) as f32;
         for index in 0..length {
@@ -84,14 +90,14 @@ impl Random {
     }
 }
 
-/// Best normalized correlation of `wanted` in `heard`, over all lags at which it fits.
-pub(crate) fn correlation(wanted: &[i16], heard: &[i16]) -> f64 {
+/// Best normalized correlation of `wanted` in `heard`, when it begins there in the first `lags` samples.
+pub(crate) fn correlation(wanted: &[i16], heard: &[i16], lags: usize) -> f64 {
     let energy = |pcm: &[i16]| pcm.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>();
-    let mut best: f64 = 0.0;
-    for lag in 0..=heard.len().saturating_sub(wanted.len()) {
-        let part = &heard[lag..(lag + wanted.len()).min(heard.len())];
+    let wanted_energy = energy(wanted);
+    let windows = heard.windows(wanted.len()).take(lags);
+    let one = |part: &[i16]| {
         let dot: f64 = part.iter().zip(wanted).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum();
-        best = best.max(dot / (energy(part) * energy(wanted)).sqrt().max(1.0));
-    }
-    best
+        dot / (energy(part) * wanted_energy).sqrt().max(1.0)
+    };
+    windows.map(one).fold(0.0, f64::max)
 }
