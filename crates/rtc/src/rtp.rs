@@ -73,7 +73,7 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// The data of the first extension element `id`.
+    /// The data of the first extension element `id`, e.g. the mid (RFC 9143 §15).
     pub(crate) fn extension(&self, id: u8) -> Option<&'a [u8]> {
         Elements(self.extension).find(|element| element.0 == id).map(|element| element.1)
     }
@@ -81,11 +81,6 @@ impl<'a> Packet<'a> {
     /// RFC 6464 §3: the level in -dBov, 0 loud, 127 silent. The voice activity bit is the client's opinion and left out.
     pub(crate) fn audio_level(&self, id: u8) -> Option<u8> {
         self.extension(id)?.first().map(|level| level & 0x7f)
-    }
-
-    /// RFC 9143 §15: the m= line that the packet belongs to.
-    pub(crate) fn mid(&self, id: u8) -> Option<&'a str> {
-        str::from_utf8(self.extension(id)?).ok()
     }
 }
 

@@ -96,7 +96,8 @@ pub(crate) fn contexts(profile: Profile, keying_material: &[u8], dtls_active: bo
 /// The session keys of one direction and one protocol.
 enum Cipher {
     Gcm(Gcm),
-    Cm(Cm),
+    /// Boxed, or an AES-GCM session would carry its 1.7 KB four times for nothing.
+    Cm(Box<Cm>),
 }
 
 impl Cipher {
@@ -105,7 +106,7 @@ impl Cipher {
             Profile::AeadAes256Gcm | Profile::AeadAes128Gcm => {
                 Gcm::derive(profile.key_len(), direction, labels).map(Self::Gcm)
             }
-            Profile::Aes128CmSha1_80 => Cm::derive(direction, labels).map(Self::Cm),
+            Profile::Aes128CmSha1_80 => Cm::derive(direction, labels).map(|cm| Self::Cm(Box::new(cm))),
         }
     }
 }

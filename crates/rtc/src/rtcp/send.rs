@@ -15,24 +15,13 @@ pub(crate) struct SendStats {
     /// Packets sent in this reporting interval and in the one before.
     interval: [u32; 2],
     reported_lost: u32,
-    reported_fraction: u8,
     rtt: Option<Duration>,
 }
 
 impl SendStats {
     /// Our stream `ssrc` with an RTP clock of `clock_rate` Hz.
     pub(crate) fn new(ssrc: u32, clock_rate: u32) -> Self {
-        Self {
-            ssrc,
-            clock_rate,
-            packets: 0,
-            octets: 0,
-            last: None,
-            interval: [0; 2],
-            reported_lost: 0,
-            reported_fraction: 0,
-            rtt: None,
-        }
+        Self { ssrc, clock_rate, packets: 0, octets: 0, last: None, interval: [0; 2], reported_lost: 0, rtt: None }
     }
 
     /// Counts a packet as it leaves.
@@ -49,7 +38,6 @@ impl SendStats {
             return;
         }
         self.reported_lost = u32::try_from(block.cumulative_lost).unwrap_or(0);
-        self.reported_fraction = block.fraction_lost;
         if block.last_sr != 0 {
             let trip = middle(clock.ntp(now)).wrapping_sub(block.last_sr).wrapping_sub(block.delay_since_last_sr);
             // The upper half of the range is a trip that ended before it began: clocks that round, or a client that lies.
@@ -66,11 +54,6 @@ impl SendStats {
     /// Our packets that the client lost since the beginning, by its last report.
     pub(crate) fn reported_lost(&self) -> u32 {
         self.reported_lost
-    }
-
-    /// Lost of those of its last interval, in 1/256.
-    pub(crate) fn reported_fraction(&self) -> u8 {
-        self.reported_fraction
     }
 
     /// Round trip of the last report that allowed to tell.

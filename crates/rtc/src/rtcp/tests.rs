@@ -46,7 +46,7 @@ fn a_report_of_a_sender_reads_elsewhere_as_sr_and_sdes() {
     let report = parts[0].as_any().downcast_ref::<SenderReport>().unwrap();
     assert_eq!(report.ssrc, OURS);
     assert_eq!(report.ntp_time >> 32, 2_208_988_800 + 100);
-    assert_eq!((report.ntp_time & 0xffff_ffff) * 1000 >> 32, 619, "620 ms, cut");
+    assert_eq!(((report.ntp_time & 0xffff_ffff) * 1000) >> 32, 619, "620 ms, cut");
     assert_eq!(report.rtp_time, 5_960 + 100 * 48, "the last packet's, 100 ms later");
     assert_eq!((report.packet_count, report.octet_count), (2, 160));
     assert_eq!(report.reports.len(), 1);

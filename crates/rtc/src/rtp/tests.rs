@@ -16,6 +16,11 @@ fn packet(extension: &[u8], payload: &[u8], padded: bool) -> Vec<u8> {
     packet
 }
 
+/// The m= line a packet names (RFC 9143 §15).
+fn mid<'a>(packet: &Packet<'a>) -> Option<&'a str> {
+    packet.extension(MID).map(|mid| str::from_utf8(mid).unwrap())
+}
+
 #[test]
 fn the_fixed_header_is_read() {
     let bytes = packet(&[], b"opus", false);
@@ -77,7 +82,7 @@ fn reserved_ids_and_overlong_elements_end_the_extension_and_leave_the_payload() 
         let bytes = packet(&extension, b"opus", false);
         let read = Packet::parse(&bytes).unwrap();
         assert_eq!(read.audio_level(AUDIO_LEVEL), Some(5), "{tail:02x?}: what came before holds");
-        assert_eq!(read.mid(MID), None, "{tail:02x?}");
+        assert_eq!(mid(&read), None, "{tail:02x?}");
         assert_eq!(read.payload, b"opus", "{tail:02x?}");
 
         let extension = [&[0xbe, 0xde, 0, 1][..], &tail, &level].concat();
@@ -94,7 +99,7 @@ fn a_two_byte_element_past_the_block_ends_the_extension() {
     let extension = [0x10, 0x00, 0, 2, 1, 1, 0x85, 4, 200, b'0', b'0', b'0'];
     let bytes = packet(&extension, b"opus", false);
     let read = Packet::parse(&bytes).unwrap();
-    assert_eq!((read.audio_level(AUDIO_LEVEL), read.mid(MID), read.payload), (Some(5), None, &b"opus"[..]));
+    assert_eq!((read.audio_level(AUDIO_LEVEL), mid(&read), read.payload), (Some(5), None, &b"opus"[..]));
 }
 
 // R03
@@ -105,7 +110,7 @@ fn level_and_mid_are_read_from_both_forms_in_one_stream() {
     for extension in [&one_byte[..], &two_byte(0), &one_byte, &two_byte(3), &two_byte(15)] {
         let bytes = packet(extension, b"opus", false);
         let read = Packet::parse(&bytes).unwrap();
-        assert_eq!((read.audio_level(AUDIO_LEVEL), read.mid(MID)), (Some(5), Some("a0")), "{extension:02x?}");
+        assert_eq!((read.audio_level(AUDIO_LEVEL), mid(&read)), (Some(5), Some("a0")), "{extension:02x?}");
         assert_eq!(read.payload, b"opus");
     }
     let bytes = packet(&two_byte(0), b"opus", false);
@@ -172,7 +177,7 @@ fn packets_of_another_implementation_read_the_same() {
         bytes.extend_from_slice(b"opus");
         let read = Packet::parse(&bytes).unwrap();
         assert_eq!((read.marker, read.seq, read.timestamp, read.ssrc), (csrcs % 2 == 0, 5, 6, 7));
-        assert_eq!((read.audio_level(AUDIO_LEVEL), read.mid(MID)), (Some(30), Some("mid")), "{csrcs} CSRCs");
+        assert_eq!((read.audio_level(AUDIO_LEVEL), mid(&read)), (Some(30), Some("mid")), "{csrcs} CSRCs");
         assert_eq!(read.payload, b"opus", "{csrcs} CSRCs");
     }
 }
