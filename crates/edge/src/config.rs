@@ -105,7 +105,8 @@ impl daemon::config::Checked for Config {
             "each worker dials from a port of its own",
             "write port 0",
         );
-        for (key, value) in [("setup_timeout_ms", self.setup_timeout_ms), ("consent_timeout_ms", self.consent_timeout_ms)]
+        for (key, value) in
+            [("setup_timeout_ms", self.setup_timeout_ms), ("consent_timeout_ms", self.consent_timeout_ms)]
         {
             problems.require(
                 (1_000..=600_000).contains(&value),
@@ -172,7 +173,12 @@ impl Config {
         }
         if found.is_empty() && problems.is_empty() {
             let reason = "no address is advertised, so no client can reach this edge";
-            problems.push(Problem::new("public", "[]", reason, "write the address that clients reach, such as \"192.0.2.1\""));
+            problems.push(Problem::new(
+                "public",
+                "[]",
+                reason,
+                "write the address that clients reach, such as \"192.0.2.1\"",
+            ));
         }
         if problems.is_empty() { Ok(found) } else { Err(problems) }
     }
@@ -240,7 +246,9 @@ fn advertised(text: &str, port: u16) -> Result<SocketAddr, Refusal> {
     let refuse = |reason: &str, fix: &str| Err((reason.to_owned(), fix.to_owned()));
     let fix = "write the address under which clients reach this host";
     match address.ip() {
-        ip if ip.is_unspecified() => refuse("that is every address of this machine, and a client can dial none of it", fix),
+        ip if ip.is_unspecified() => {
+            refuse("that is every address of this machine, and a client can dial none of it", fix)
+        }
         ip if ip.is_multicast() => refuse("a multicast address is no host", fix),
         IpAddr::V4(ip) if ip.is_broadcast() => refuse("a broadcast address is no host", fix),
         IpAddr::V4(ip) if ip.is_link_local() => refuse("link-local addresses reach no further than one cable", fix),
@@ -297,11 +305,8 @@ mod tests {
             ("255.255.255.255", "broadcast"),
             ("edge.example", "not an address"),
         ] {
-            let config = Config {
-                media_bind: "[::]:3478".parse().unwrap(),
-                public: vec![text.to_owned()],
-                ..Config::default()
-            };
+            let config =
+                Config { media_bind: "[::]:3478".parse().unwrap(), public: vec![text.to_owned()], ..Config::default() };
             let found = problems(&config);
             assert!(found.len() == 1 && found[0].contains(reason) && found[0].contains(text), "{text}: {found:?}");
         }

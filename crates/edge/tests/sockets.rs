@@ -1,5 +1,7 @@
 //! A whole edge on loopback sockets, with clients on a foreign stack.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall say where")]
+
 mod common;
 
 use std::net::{SocketAddr, UdpSocket};

@@ -11,8 +11,8 @@ use link::ids::TransceiverId;
 use link::quic::Endpoint;
 use tokio::time::sleep;
 
-use super::{http, lease};
 use super::report::Board;
+use super::{http, lease};
 use crate::config::Config;
 use crate::directory::Command;
 use crate::signaling::{self, ECHO, Shared};

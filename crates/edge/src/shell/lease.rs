@@ -20,7 +20,11 @@ const LEASE_LIFE: Duration = Duration::from_secs(3);
 
 /// Keeps the lease of one transceiver, until the runtime ends.
 pub(super) async fn keep(
-    endpoint: Endpoint, edge: EdgeId, transceiver: TransceiverId, address: SocketAddr, seats: Arc<Seats>,
+    endpoint: Endpoint,
+    edge: EdgeId,
+    transceiver: TransceiverId,
+    address: SocketAddr,
+    seats: Arc<Seats>,
 ) {
     let mut backoff = FIRST_BACKOFF;
     let mut told = false;
@@ -47,7 +51,10 @@ pub(super) async fn keep(
 
 /// Renews the lease until that fails, and says why.
 async fn hold(
-    link: &Link, edge: EdgeId, transceiver: TransceiverId, seats: &Seats,
+    link: &Link,
+    edge: EdgeId,
+    transceiver: TransceiverId,
+    seats: &Seats,
 ) -> Result<std::convert::Infallible, String> {
     let mut control = link.control();
     let edge = u32::from(edge.0);

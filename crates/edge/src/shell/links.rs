@@ -52,7 +52,11 @@ struct Outbox {
 impl Connected {
     /// Queues a message; a stream that does not move ends its session.
     pub(super) fn message(
-        &mut self, shell: &Rc<Shell>, transceiver: TransceiverId, session: SessionId, epoch: Epoch,
+        &mut self,
+        shell: &Rc<Shell>,
+        transceiver: TransceiverId,
+        session: SessionId,
+        epoch: Epoch,
         message: EdgeMessage,
     ) {
         let Some(outbox) = self.sessions.get(&(session, epoch)) else { return };
@@ -82,15 +86,17 @@ impl Connected {
 
 /// Keeps a link to one transceiver.
 pub(super) async fn keep(
-    shell: Rc<Shell>, endpoint: Endpoint, transceiver: TransceiverId, address: SocketAddr,
+    shell: Rc<Shell>,
+    endpoint: Endpoint,
+    transceiver: TransceiverId,
+    address: SocketAddr,
 ) -> std::io::Result<()> {
     let mut backoff = FIRST_BACKOFF;
     loop {
         match endpoint.connect(address, transceiver).await {
             Ok(link) => {
                 backoff = FIRST_BACKOFF;
-                let connected =
-                    Connected { control: link.control(), link: link.clone(), sessions: BTreeMap::new() };
+                let connected = Connected { control: link.control(), link: link.clone(), sessions: BTreeMap::new() };
                 shell.with_links(|links| links.insert(transceiver, connected));
                 let lost = serve(&shell, transceiver, &link).await;
                 tracing::debug!(transceiver = transceiver.0, reason = %lost, "link lost");
@@ -143,9 +149,7 @@ async fn utterance(shell: Rc<Shell>, transceiver: TransceiverId, header: Utteran
 }
 
 /// Asks a transceiver to take a session, and carries the session's stream from then on.
-pub(super) fn open(
-    shell: &Rc<Shell>, transceiver: TransceiverId, connected: Option<&Connected>, request: OpenRequest,
-) {
+pub(super) fn open(shell: &Rc<Shell>, transceiver: TransceiverId, connected: Option<&Connected>, request: OpenRequest) {
     let shell = Rc::clone(shell);
     let session = SessionId(request.session);
     let epoch = Epoch(request.epoch);
@@ -181,8 +185,13 @@ async fn open_session(link: &Link, mut control: ControlClient, request: OpenRequ
 
 /// Both directions of a session's stream, until the session is released or the stream ends.
 async fn session_stream(
-    shell: Rc<Shell>, transceiver: TransceiverId, link: u64, (session, epoch): (SessionId, Epoch), slot: Slot,
-    mut tx: SessionTx<EdgeMessage>, mut rx: SessionRx<link::proto::TransceiverMessage>,
+    shell: Rc<Shell>,
+    transceiver: TransceiverId,
+    link: u64,
+    (session, epoch): (SessionId, Epoch),
+    slot: Slot,
+    mut tx: SessionTx<EdgeMessage>,
+    mut rx: SessionRx<link::proto::TransceiverMessage>,
 ) {
     let _open = Open::one(&shell, |streams| &streams.sessions);
     let (messages, mut outgoing) = mpsc::channel(OUTBOX_MESSAGES);

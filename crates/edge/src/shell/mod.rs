@@ -219,7 +219,11 @@ fn state_dir(config: &Config) -> Result<PathBuf, Problem> {
 }
 
 /// A thread of the edge. One that cannot be started stops those that were.
-fn spawn(name: String, lifecycle: &Lifecycle, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
+fn spawn(
+    name: String,
+    lifecycle: &Lifecycle,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, StartError> {
     let guard = StopWithMe(lifecycle.clone());
     let guarded = move || {
         let _guard = guard;

@@ -63,7 +63,8 @@ impl Board {
         for (cause, count) in CloseCause::ALL.into_iter().zip(sums.stats.closed) {
             counter!("fronthaul_edge_sessions_closed_total", "reason" => cause.label()).absolute(count);
         }
-        counter!("fronthaul_edge_sessions_closed_total", "reason" => "never_claimed").absolute(shared.directory.expired());
+        counter!("fronthaul_edge_sessions_closed_total", "reason" => "never_claimed")
+            .absolute(shared.directory.expired());
         let counts = &shared.counts;
         for (result, count) in [
             ("created", &counts.created),

@@ -88,7 +88,11 @@ pub struct Created {
 /// # Errors
 /// What the client is told instead. Nothing of the call is left then.
 pub fn create_call(
-    shared: &Shared, now: Instant, unix_seconds: u32, rng: &mut impl Rng, call: CreateCall<'_>,
+    shared: &Shared,
+    now: Instant,
+    unix_seconds: u32,
+    rng: &mut impl Rng,
+    call: CreateCall<'_>,
 ) -> Result<Created, ApiError> {
     let result = answer(shared, now, unix_seconds, rng, call);
     let counts = &shared.counts;
@@ -103,7 +107,11 @@ pub fn create_call(
 }
 
 fn answer(
-    shared: &Shared, now: Instant, unix_seconds: u32, rng: &mut impl Rng, call: CreateCall<'_>,
+    shared: &Shared,
+    now: Instant,
+    unix_seconds: u32,
+    rng: &mut impl Rng,
+    call: CreateCall<'_>,
 ) -> Result<Created, ApiError> {
     if shared.draining.load(Ordering::Relaxed) {
         return Err(ApiError::unavailable("draining", RETRY_AFTER, "This edge is about to stop; try another one."));

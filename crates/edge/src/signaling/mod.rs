@@ -57,16 +57,14 @@ struct CreateQuery {
 }
 
 async fn create(
-    State(shared): State<Arc<Shared>>, Query(query): Query<CreateQuery>, request: Request,
+    State(shared): State<Arc<Shared>>,
+    Query(query): Query<CreateQuery>,
+    request: Request,
 ) -> Result<Response, ApiError> {
     let parts = body::read(request).await.inspect_err(|_| {
         shared.counts.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     })?;
-    let call = CreateCall {
-        offer: &parts.sdp,
-        model: query.model.as_deref(),
-        session_json: parts.session.as_deref(),
-    };
+    let call = CreateCall { offer: &parts.sdp, model: query.model.as_deref(), session_json: parts.session.as_deref() };
     let created = create_call(&shared, Instant::now(), net::clock::unix_seconds(), &mut rand::rng(), call)?;
     tracing::info!(call = %created.id, "call answered");
     let location = format!("/v1/realtime/calls/{}", created.id);

@@ -9,9 +9,11 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use link::ids::{EdgeId, TransceiverId};
 use link::route::RouteKeys;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tower::ServiceExt;
 
-use super::{Counts, MAX_OFFER_BYTES, Shared, router};
+use super::{Counts, CreateCall, MAX_OFFER_BYTES, Shared, create_call, router};
 use crate::directory::Directory;
 use crate::seats::Seats;
 
@@ -162,7 +164,10 @@ async fn a_bad_offer_names_line_attribute_and_fix() {
     let answer = post(&shared, "application/sdp", without).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     let error = answer.error();
-    assert_eq!((error["type"].as_str(), error["code"].as_str()), (Some("invalid_request_error"), Some("invalid_offer")));
+    assert_eq!(
+        (error["type"].as_str(), error["code"].as_str()),
+        (Some("invalid_request_error"), Some("invalid_offer"))
+    );
     assert_eq!(error["param"], "sdp");
     assert!(error["message"].as_str().unwrap().contains("ice-pwd"), "{error}");
     assert_eq!((shared.directory.pending(), shared.seats.used()), (0, 0));
@@ -215,20 +220,25 @@ async fn without_a_seat_the_answer_is_503_with_retry_after() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn fifty_offers_for_one_seat_give_one_call() {
+#[test]
+fn fifty_offers_at_once_for_one_seat_give_one_call() {
     let shared = shared();
     lease(&shared, 1);
-    let mut calls = tokio::task::JoinSet::new();
-    for _ in 0..50 {
-        let (shared, offer) = (Arc::clone(&shared), offer());
-        calls.spawn(async move {
-            request(&shared, "POST", "/v1/realtime/calls?model=parrot", "application/sdp", offer).await.status
-        });
-    }
-    let statuses = calls.join_all().await;
-    assert_eq!(statuses.iter().filter(|s| **s == StatusCode::CREATED).count(), 1);
-    assert_eq!(statuses.iter().filter(|s| **s == StatusCode::SERVICE_UNAVAILABLE).count(), 49);
+    let offer = offer();
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let answer = |seed| {
+            let (shared, offer) = (&shared, &offer);
+            scope.spawn(move || {
+                let call = CreateCall { offer, model: Some("parrot"), session_json: None };
+                create_call(shared, Instant::now(), 1, &mut StdRng::seed_from_u64(seed), call)
+            })
+        };
+        let threads: Vec<_> = (0..50).map(answer).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
+    let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
+    assert!(refused.clone().count() == 49 && refused.clone().all(|error| error.code == "no_seat"));
 }
 
 #[tokio::test]
@@ -247,7 +257,10 @@ async fn delete_ends_a_call_once_and_hangup_is_idempotent() {
     }
     assert_eq!(shared.seats.used(), 0);
     let nonsense = request(&shared, "POST", "/v1/realtime/calls/rtc_xyz/hangup", "", "").await;
-    assert_eq!((nonsense.status, nonsense.error()["code"].as_str()), (StatusCode::NOT_FOUND, Some("call_id_not_found")));
+    assert_eq!(
+        (nonsense.status, nonsense.error()["code"].as_str()),
+        (StatusCode::NOT_FOUND, Some("call_id_not_found"))
+    );
 }
 
 #[tokio::test]

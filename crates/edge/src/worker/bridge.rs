@@ -136,7 +136,12 @@ impl Worker {
     }
 
     fn opened(
-        &mut self, now: Instant, transceiver: TransceiverId, session: SessionId, epoch: Epoch, slot: Slot,
+        &mut self,
+        now: Instant,
+        transceiver: TransceiverId,
+        session: SessionId,
+        epoch: Epoch,
+        slot: Slot,
     ) -> Option<Key> {
         let key = self.find(transceiver, session, epoch);
         let remote = key.and_then(|key| self.clients.get_mut(key)?.remote());
@@ -225,7 +230,11 @@ impl Worker {
 
     /// Applies something to the session at a slot, if the epoch is the one that is heard.
     fn at_slot(
-        &mut self, transceiver: TransceiverId, slot: Slot, epoch: u8, apply: impl FnOnce(&mut Remote),
+        &mut self,
+        transceiver: TransceiverId,
+        slot: Slot,
+        epoch: u8,
+        apply: impl FnOnce(&mut Remote),
     ) -> Option<Key> {
         let key = *self.slots.get(&(transceiver, slot))?;
         let remote = self.clients.get_mut(key)?.remote().filter(|r| r.epoch().low8() == epoch)?;

@@ -52,17 +52,7 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(id: SessionId, rtc: rtc::Session, call: CallInfo, side: Side) -> Self {
-        Self {
-            id,
-            rtc,
-            call,
-            side,
-            paths: Vec::new(),
-            armed: None,
-            events: None,
-            connected: false,
-            ending: None,
-        }
+        Self { id, rtc, call, side, paths: Vec::new(), armed: None, events: None, connected: false, ending: None }
     }
 
     pub(crate) fn remote(&mut self) -> Option<&mut Remote> {
@@ -77,11 +67,8 @@ impl Client {
         io.stats.media_received += 1;
         match &mut self.side {
             Side::Echo(_) => {
-                let echo = OutgoingFrame {
-                    rtp_timestamp: frame.rtp_timestamp,
-                    marker: frame.marker,
-                    payload: frame.payload,
-                };
+                let echo =
+                    OutgoingFrame { rtp_timestamp: frame.rtp_timestamp, marker: frame.marker, payload: frame.payload };
                 self.send_media(now, echo, io);
             }
             Side::Remote(remote) => remote.media(now, frame, io),
@@ -119,7 +106,12 @@ impl Client {
     }
 
     pub(crate) fn send_message(
-        &mut self, now: Instant, channel: ChannelId, kind: MessageKind, data: &[u8], io: &mut Io,
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        kind: MessageKind,
+        data: &[u8],
+        io: &mut Io,
     ) {
         if self.rtc.send_message(now, channel, kind, data).is_err() {
             io.stats.messages_refused += 1;
@@ -128,7 +120,12 @@ impl Client {
 
     /// Ends the call with an `error` event: at once when the channel for it is open, else when it opens.
     pub(crate) fn fail(
-        &mut self, now: Instant, cause: CloseCause, code: &'static str, message: &'static str, io: &mut Io,
+        &mut self,
+        now: Instant,
+        cause: CloseCause,
+        code: &'static str,
+        message: &'static str,
+        io: &mut Io,
     ) {
         if self.ending.is_some() {
             return;

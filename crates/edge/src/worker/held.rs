@@ -91,8 +91,7 @@ mod tests {
         let mut held = Held::default();
         let now = Instant::now();
         for seq in 0..150 {
-            let frame =
-                MediaFrame { seq, rtp_timestamp: 0, marker: false, audio_level: None, payload: &[1] };
+            let frame = MediaFrame { seq, rtp_timestamp: 0, marker: false, audio_level: None, payload: &[1] };
             assert_eq!(held.frame(now, frame), seq < 100);
         }
         let (_, frames) = held.take();

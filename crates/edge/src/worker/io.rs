@@ -164,11 +164,7 @@ impl Io {
     /// A worker has a handful of transceivers: a scan is quicker than a table.
     fn uplink(&mut self, transceiver: TransceiverId) -> usize {
         self.uplinks.iter().position(|u| u.transceiver == transceiver).unwrap_or_else(|| {
-            self.uplinks.push(Uplink {
-                transceiver,
-                frames: BatchWriter::media_up(),
-                reports: BatchWriter::playout(),
-            });
+            self.uplinks.push(Uplink { transceiver, frames: BatchWriter::media_up(), reports: BatchWriter::playout() });
             self.uplinks.len() - 1
         })
     }

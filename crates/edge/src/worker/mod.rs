@@ -88,7 +88,11 @@ impl Worker {
     /// A worker without sessions. `seed` feeds every random choice that is not a secret of DTLS.
     #[must_use]
     pub fn new(
-        now: Instant, config: WorkerConfig, directory: Arc<Directory>, keys: RouteKeys, identity: rtc::Identity,
+        now: Instant,
+        config: WorkerConfig,
+        directory: Arc<Directory>,
+        keys: RouteKeys,
+        identity: rtc::Identity,
         seed: [u8; 32],
     ) -> Self {
         Self {

@@ -255,11 +255,7 @@ impl Playout {
         while self.utterances.front().is_some_and(|u| u.id <= up_to) {
             let Some(dropped) = self.utterances.pop_front() else { break };
             if dropped.id != up_to {
-                self.effects.push_back(Effect {
-                    kind: EffectKind::Flushed,
-                    utterance: dropped.id,
-                    sent: dropped.sent,
-                });
+                self.effects.push_back(Effect { kind: EffectKind::Flushed, utterance: dropped.id, sent: dropped.sent });
             }
             self.forget(dropped);
         }
@@ -390,12 +386,8 @@ impl Playout {
     }
 
     fn answer(&mut self, kind: EffectKind) {
-        let (utterance, sent) = self
-            .utterances
-            .front()
-            .map(|u| (u.id, u.sent))
-            .or_else(|| self.over.front().copied())
-            .unwrap_or_default();
+        let (utterance, sent) =
+            self.utterances.front().map(|u| (u.id, u.sent)).or_else(|| self.over.front().copied()).unwrap_or_default();
         self.effects.push_back(Effect { kind, utterance, sent });
     }
 

@@ -15,12 +15,12 @@ use link::ids::SessionId;
 use rtc::stun::Check;
 use rtc::{Class, Input, Path, classify};
 
+use super::Worker;
 use super::client::{Client, Side};
 use super::clients::Key;
 use super::io::Output;
 use super::remote::Remote;
 use super::stats::Discard;
-use super::Worker;
 use crate::directory::{Entry, Owner, Pending};
 use crate::seats::LOCAL;
 

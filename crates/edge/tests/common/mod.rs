@@ -22,27 +22,27 @@ use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
 
-pub const EDGE: &str = "192.0.2.1:3478";
-pub const CLIENT: &str = "198.51.100.7:40000";
+pub(crate) const EDGE: &str = "192.0.2.1:3478";
+pub(crate) const CLIENT: &str = "198.51.100.7:40000";
 
-pub struct Client {
-    pub rtc: Rtc,
-    pub local: SocketAddr,
+pub(crate) struct Client {
+    pub(crate) rtc: Rtc,
+    pub(crate) local: SocketAddr,
     mid: Mid,
     pending: Option<SdpPendingOffer>,
     offer: String,
-    pub connected: bool,
-    pub channel: Option<ChannelId>,
-    pub messages: Vec<String>,
+    pub(crate) connected: bool,
+    pub(crate) channel: Option<ChannelId>,
+    pub(crate) messages: Vec<String>,
     /// Arrival and payload of each audio frame.
-    pub heard: Vec<(Instant, Vec<u8>)>,
-    pub outbox: VecDeque<(SocketAddr, Vec<u8>)>,
-    pub timeout: Instant,
+    pub(crate) heard: Vec<(Instant, Vec<u8>)>,
+    pub(crate) outbox: VecDeque<(SocketAddr, Vec<u8>)>,
+    pub(crate) timeout: Instant,
     media_time: u64,
 }
 
 impl Client {
-    pub fn new(now: Instant, local: SocketAddr) -> Self {
+    pub(crate) fn new(now: Instant, local: SocketAddr) -> Self {
         let mut rtc = RtcConfig::new().build(now);
         rtc.add_local_candidate(Candidate::host(local, "udp").unwrap());
         let mut change = rtc.sdp_api();
@@ -65,35 +65,35 @@ impl Client {
         }
     }
 
-    pub fn offer(&self) -> String {
+    pub(crate) fn offer(&self) -> String {
         self.offer.clone()
     }
 
-    pub fn accept(&mut self, answer: &str) {
+    pub(crate) fn accept(&mut self, answer: &str) {
         let pending = self.pending.take().unwrap();
         let answer = SdpAnswer::from_sdp_string(answer).unwrap();
         self.rtc.sdp_api().accept_answer(pending, answer).unwrap();
     }
 
-    pub fn receive(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) {
+    pub(crate) fn receive(&mut self, now: Instant, source: SocketAddr, datagram: &[u8]) {
         let Ok(contents) = datagram.try_into() else { return };
         let receive = Receive { proto: Protocol::Udp, source, destination: self.local, contents };
         self.rtc.handle_input(Input::Receive(now, receive)).unwrap();
         self.drain(now);
     }
 
-    pub fn tick(&mut self, now: Instant) {
+    pub(crate) fn tick(&mut self, now: Instant) {
         self.rtc.handle_input(Input::Timeout(now)).unwrap();
         self.drain(now);
     }
 
-    pub fn say(&mut self, text: &str) {
+    pub(crate) fn say(&mut self, text: &str) {
         let channel = self.channel.expect("an open channel");
         assert!(self.rtc.channel(channel).unwrap().write(false, text.as_bytes()).unwrap());
     }
 
     /// Sends one 20 ms frame.
-    pub fn speak(&mut self, now: Instant, payload: &[u8]) {
+    pub(crate) fn speak(&mut self, now: Instant, payload: &[u8]) {
         let writer = self.rtc.writer(self.mid).expect("an audio line");
         let pt = writer.payload_params().next().unwrap().pt();
         let time = MediaTime::new(self.media_time, Frequency::FORTY_EIGHT_KHZ);
@@ -101,7 +101,7 @@ impl Client {
         self.media_time += 960;
     }
 
-    pub fn drain(&mut self, now: Instant) {
+    pub(crate) fn drain(&mut self, now: Instant) {
         if !self.rtc.is_alive() {
             self.timeout = now + Duration::from_secs(3600);
             return;
@@ -128,7 +128,7 @@ impl Client {
 }
 
 /// Signaling's part without HTTP.
-pub fn shared(workers: usize, echo_seats: u32, setup_timeout: Duration) -> Arc<Shared> {
+pub(crate) fn shared(workers: usize, echo_seats: u32, setup_timeout: Duration) -> Arc<Shared> {
     let models = ["echo", "parrot"].map(|name| (name.to_owned(), name.to_owned()));
     Arc::new(Shared {
         edge: EdgeId(1),
@@ -146,24 +146,24 @@ pub fn shared(workers: usize, echo_seats: u32, setup_timeout: Duration) -> Arc<S
 }
 
 /// Worker cores and one client, on one thread in virtual time; the network between them is perfect and instant.
-pub struct Rig {
-    pub begin: Instant,
-    pub now: Instant,
-    pub shared: Arc<Shared>,
-    pub workers: Vec<Worker>,
-    pub client: Client,
+pub(crate) struct Rig {
+    pub(crate) begin: Instant,
+    pub(crate) now: Instant,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) client: Client,
     /// The worker to which the kernel gives the client's datagrams.
-    pub arrival: usize,
+    pub(crate) arrival: usize,
     /// Everything that workers put out, but hand-overs.
-    pub outputs: Vec<Output>,
-    pub handed_over: Vec<Vec<u8>>,
+    pub(crate) outputs: Vec<Output>,
+    pub(crate) handed_over: Vec<Vec<u8>>,
     rng: StdRng,
 }
 
-pub const UNIX: u32 = 1_800_000_000;
+pub(crate) const UNIX: u32 = 1_800_000_000;
 
 impl Rig {
-    pub fn new(workers: u32) -> Self {
+    pub(crate) fn new(workers: u32) -> Self {
         let shared = shared(usize::try_from(workers).unwrap(), 10, Duration::from_secs(30));
         let begin = Instant::now();
         let worker = |index| {
@@ -175,21 +175,11 @@ impl Rig {
         let workers = (0..workers).map(worker).collect();
         let client = Client::new(begin, CLIENT.parse().unwrap());
         let rng = StdRng::seed_from_u64(1);
-        Self {
-            begin,
-            now: begin,
-            shared,
-            workers,
-            client,
-            arrival: 0,
-            outputs: vec![],
-            handed_over: vec![],
-            rng,
-        }
+        Self { begin, now: begin, shared, workers, client, arrival: 0, outputs: vec![], handed_over: vec![], rng }
     }
 
     /// Transceivers that lease seats for `parrot`.
-    pub fn lease(&self, transceivers: &[u32]) {
+    pub(crate) fn lease(&self, transceivers: &[u32]) {
         for id in transceivers {
             self.shared.seats.hello(TransceiverId(*id), vec!["parrot".to_owned()]);
             // Fewer and fewer, so that the order of choice is the order given.
@@ -198,7 +188,7 @@ impl Rig {
     }
 
     /// Signals a call.
-    pub fn call(&mut self, model: &str) -> SessionId {
+    pub(crate) fn call(&mut self, model: &str) -> SessionId {
         let offer = self.client.offer();
         let request = CreateCall { offer: &offer, model: Some(model), session_json: None };
         let created = create_call(&self.shared, self.now, self.unix(), &mut self.rng, request).unwrap();
@@ -206,12 +196,12 @@ impl Rig {
         created.id
     }
 
-    pub fn unix(&self) -> u32 {
+    pub(crate) fn unix(&self) -> u32 {
         UNIX + u32::try_from((self.now - self.begin).as_secs()).unwrap()
     }
 
     /// Carries datagrams until nobody has any.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.client.drain(self.now);
         loop {
             let mut quiet = true;
@@ -256,7 +246,7 @@ impl Rig {
     }
 
     /// Lets time pass, serving every deadline.
-    pub fn run_for(&mut self, duration: Duration) {
+    pub(crate) fn run_for(&mut self, duration: Duration) {
         let until = self.now + duration;
         loop {
             self.settle();
@@ -279,7 +269,7 @@ impl Rig {
     }
 
     /// Lets time pass until something holds.
-    pub fn run_until(&mut self, what: &str, within: Duration, mut holds: impl FnMut(&Self) -> bool) {
+    pub(crate) fn run_until(&mut self, what: &str, within: Duration, mut holds: impl FnMut(&Self) -> bool) {
         let until = self.now + within;
         while !holds(self) {
             assert!(self.now < until, "not within {within:?}: {what}");
@@ -287,7 +277,7 @@ impl Rig {
         }
     }
 
-    pub fn connect(&mut self, model: &str) -> SessionId {
+    pub(crate) fn connect(&mut self, model: &str) -> SessionId {
         let id = self.call(model);
         self.run_until("connected and channel open", Duration::from_secs(5), |rig| {
             rig.client.connected && rig.client.channel.is_some()

@@ -19,14 +19,7 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let begin = Instant::now();
-        Self {
-            begin,
-            now: begin,
-            playout: Playout::new(begin),
-            sent: vec![],
-            effects: vec![],
-            reports: vec![],
-        }
+        Self { begin, now: begin, playout: Playout::new(begin), sent: vec![], effects: vec![], reports: vec![] }
     }
 
     fn queue(&mut self, utterance: u32, tags: std::ops::Range<u8>) {
@@ -118,12 +111,7 @@ fn timestamps_run_on_across_silence_and_the_marker_is_on_the_first_frame_after_i
     rig.queue(2, 10..12);
     rig.playout.end(rig.now, 2);
     rig.run_to(1100);
-    assert_eq!(rig.sent, [
-        (0, 0, true, 0),
-        (20, 960, false, 1),
-        (1000, 48_000, true, 10),
-        (1020, 48_960, false, 11)
-    ]);
+    assert_eq!(rig.sent, [(0, 0, true, 0), (20, 960, false, 1), (1000, 48_000, true, 10), (1020, 48_960, false, 11)]);
     assert_eq!(rig.playout.stats().underruns, 0, "an ended utterance does not starve");
 }
 
@@ -140,12 +128,10 @@ fn the_next_utterance_follows_without_a_gap() {
     assert_eq!(rig.times(), [0, 20, 40, 60]);
     assert!(!rig.sent[2].2);
     let kinds: Vec<_> = rig.effects.iter().map(|e| (e.0, e.1)).collect();
-    assert_eq!(kinds, [
-        (EffectKind::Started, 1),
-        (EffectKind::Finished, 1),
-        (EffectKind::Started, 2),
-        (EffectKind::Finished, 2)
-    ]);
+    assert_eq!(
+        kinds,
+        [(EffectKind::Started, 1), (EffectKind::Finished, 1), (EffectKind::Started, 2), (EffectKind::Finished, 2)]
+    );
 }
 
 #[test]
@@ -201,11 +187,10 @@ fn a_queue_that_runs_empty_is_one_underrun_and_playout_goes_on_when_a_frame_come
     assert_eq!(rig.times(), [0, 20, 73, 93]);
     assert_eq!(rig.sent[2].1, 73 * 48);
     assert!(rig.sent[2].2);
-    assert_eq!(rig.effects, [
-        (EffectKind::Started, 1, 960),
-        (EffectKind::Underrun, 1, 1920),
-        (EffectKind::Finished, 1, 3840)
-    ]);
+    assert_eq!(
+        rig.effects,
+        [(EffectKind::Started, 1, 960), (EffectKind::Underrun, 1, 1920), (EffectKind::Finished, 1, 3840)]
+    );
 }
 
 #[test]
