@@ -2,16 +2,21 @@
 //!
 //! Everything is mono: a decoder made for one channel down-mixes stereo packets itself, in the codec's own domain.
 //! Sample counts of packets are at 48 kHz, the RTP clock of Opus (RFC 7587 §4.1), whatever rate is decoded to.
-//! A packet is data from the network: [`packet_samples`] judges it in safe code before libopus sees it.
+//! A packet is data from the network: safe code judges it before libopus sees it. Concealment is ours (why: `conceal.rs`), and
+//! so libopus is never asked for one: no packet, an in-band copy that is not there and frames of no or one byte do not reach it.
 
 #![allow(unsafe_code, reason = "the binding is a C API in Rust; this module is its only user")]
+
+mod conceal;
+mod packet;
 
 use std::ptr::NonNull;
 
 use unsafe_libopus as ffi;
 
-/// Longest packet in 48 kHz samples: 120 ms (RFC 6716 §3.2.5).
-pub const MAX_PACKET_SAMPLES: u32 = 5760;
+use conceal::Concealment;
+use packet::{Frames, is_celt};
+pub use packet::{MAX_PACKET_SAMPLES, copy_samples, is_dtx, packet_frame_samples, packet_samples};
 
 /// Room for any packet [`Encoder::encode`] makes: one 20 ms frame has at most 1275 bytes (RFC 6716 §3.2.1).
 pub const MAX_PACKET_BYTES: usize = 1276;
@@ -84,48 +89,6 @@ pub enum DecodeError {
     /// libopus gave up.
     #[error("libopus failed with code {0}")]
     Library(i32),
-}
-
-/// The duration of one packet in 48 kHz samples, `None` if it is no Opus packet. RFC 6716 §3.1 and §3.2:
-///
-/// ```text
-///  0 1 2 3 4 5 6 7
-/// +-+-+-+-+-+-+-+-+   config: mode, bandwidth, frame duration      s: stereo
-/// | config  |s| c |   c: 0 one frame, 1 two equal, 2 two, 3 the number is in the low six bits of the next byte
-/// +-+-+-+-+-+-+-+-+
-/// ```
-#[must_use]
-pub fn packet_samples(packet: &[u8]) -> Option<u32> {
-    let toc = *packet.first()?;
-    let frames = match toc & 0b11 {
-        0 => 1,
-        1 | 2 => 2,
-        _ => u32::from(packet.get(1)? & 0x3f),
-    };
-    let samples = frames * frame_samples(toc);
-    (1..=MAX_PACKET_SAMPLES).contains(&samples).then_some(samples)
-}
-
-/// A packet without sound: DTX sends one or two bytes (RFC 6716 §2.1.9), each about 400 ms.
-#[must_use]
-pub fn is_dtx(packet: &[u8]) -> bool {
-    packet.len() <= 2
-}
-
-/// The duration of one frame of a packet in 48 kHz samples: what its in-band copy can restore. 0 for an empty packet.
-#[must_use]
-pub fn packet_frame_samples(packet: &[u8]) -> u32 {
-    packet.first().map_or(0, |&toc| frame_samples(toc))
-}
-
-/// RFC 6716 table 2: 480..2880 samples for SILK, 480 or 960 for hybrid, 120..960 for CELT.
-fn frame_samples(toc: u8) -> u32 {
-    let config = u32::from(toc >> 3);
-    match config {
-        0..12 => [480, 960, 1920, 2880][(config & 3) as usize],
-        12..16 => [480, 960][(config & 1) as usize],
-        _ => 120 << (config & 3),
-    }
 }
 
 /// One stream's encoder.
@@ -208,6 +171,9 @@ impl std::fmt::Debug for Encoder {
 pub struct Decoder {
     state: NonNull<ffi::OpusDecoder>,
     rate: u32,
+    concealment: Concealment,
+    /// The last packet was coded without SILK.
+    celt: bool,
 }
 
 // SAFETY: as for `Encoder`.
@@ -221,15 +187,28 @@ impl Decoder {
         // SAFETY: `error` outlives the call; rate and channels are in libopus' ranges.
         let state = unsafe { ffi::opus_decoder_create(hertz, 1, &raw mut error) };
         let state = NonNull::new(state).ok_or(CreateError::Library(error))?;
-        Ok(Self { state, rate })
+        Ok(Self { state, rate, concealment: Concealment::new(rate), celt: false })
     }
 
     /// Decodes a packet into the front of `out`, which is at least as long as the packet; samples written.
     pub fn decode(&mut self, packet: &[u8], out: &mut [i16]) -> Result<usize, DecodeError> {
         let samples = packet_samples(packet).ok_or(DecodeError::Malformed)?;
+        let frames = Frames::parse(packet).ok_or(DecodeError::Malformed)?;
         let length = self.at_rate(samples);
         let out = out.get_mut(..length).ok_or(DecodeError::OutputSize(length))?;
-        self.run(Some(packet), out, false)
+        let celt = is_celt(packet);
+        if celt && !self.celt && self.concealment.is_active() {
+            // Without the frame that prepares a change of mode, libopus would conceal its begin.
+            self.reset_library();
+        }
+        self.celt = celt;
+        let empty = |index: usize| frames.get(packet, index).is_none_or(|frame| frame.len() <= 1);
+        if (0..frames.count()).any(empty) {
+            return self.decode_apart(packet, &frames, out);
+        }
+        self.run(packet, out, false)?;
+        self.concealment.real(out);
+        Ok(length)
     }
 
     /// Fills all of `out`, the time before `next`, from the copy of the lost frame that `next` carries; what is earlier than
@@ -237,19 +216,52 @@ impl Decoder {
     pub fn decode_fec(&mut self, next: &[u8], out: &mut [i16]) -> Result<usize, DecodeError> {
         packet_samples(next).ok_or(DecodeError::Malformed)?;
         self.concealable(out)?;
-        self.run(Some(next), out, true)
+        let copy = self.at_rate(copy_samples(next));
+        if copy == 0 || copy > out.len() || self.celt {
+            return self.conceal(out);
+        }
+        let (before, copied) = out.split_at_mut(out.len() - copy);
+        if !before.is_empty() {
+            self.concealment.fill(before);
+        }
+        if self.run(next, copied, true).is_ok() {
+            self.concealment.real(copied);
+        } else {
+            self.concealment.fill(copied);
+        }
+        Ok(out.len())
     }
 
-    /// Fills all of `out` with what the past makes likely; it fades within about 100 ms.
+    /// Fills all of `out` with what the past makes likely; it is silence after 100 ms.
     pub fn conceal(&mut self, out: &mut [i16]) -> Result<usize, DecodeError> {
         self.concealable(out)?;
-        self.run(None, out, false)
+        self.concealment.fill(out);
+        Ok(out.len())
     }
 
     /// Forgets the past: the next packet begins a stream.
     pub fn reset(&mut self) {
-        // SAFETY: the request takes no argument; the state is live and borrowed mutably.
-        unsafe { ffi::opus_decoder_ctl!(self.state.as_ptr(), ffi::OPUS_RESET_STATE,) };
+        self.reset_library();
+        self.concealment.reset();
+        self.celt = false;
+    }
+
+    /// A packet with frames that say nothing, frame by frame.
+    fn decode_apart(&mut self, packet: &[u8], frames: &Frames, out: &mut [i16]) -> Result<usize, DecodeError> {
+        let mut single = [0; MAX_PACKET_BYTES];
+        single[0] = packet[0] & !0b11;
+        let length = out.len() / frames.count();
+        for (index, out) in out.chunks_exact_mut(length).enumerate() {
+            let frame = frames.get(packet, index).unwrap_or_default();
+            let room = single.get_mut(1..=frame.len()).ok_or(DecodeError::Malformed)?;
+            room.copy_from_slice(frame);
+            if frame.len() > 1 && self.run(&single[..=frame.len()], out, false).is_ok() {
+                self.concealment.real(out);
+            } else {
+                self.concealment.fill(out);
+            }
+        }
+        Ok(out.len())
     }
 
     fn at_rate(&self, samples: u32) -> usize {
@@ -262,19 +274,25 @@ impl Decoder {
         if fits { Ok(()) } else { Err(DecodeError::OutputSize(out.len())) }
     }
 
-    fn run(&mut self, packet: Option<&[u8]>, out: &mut [i16], fec: bool) -> Result<usize, DecodeError> {
+    /// Has libopus fill `out`, which is as long as the packet, or as its copy if `fec`.
+    fn run(&mut self, packet: &[u8], out: &mut [i16], fec: bool) -> Result<(), DecodeError> {
         let samples = i32::try_from(out.len()).map_err(|_| DecodeError::OutputSize(out.len()))?;
-        let (data, length) = packet.map_or((std::ptr::null(), 0), |packet| (packet.as_ptr(), packet.len()));
-        let length = i32::try_from(length).map_err(|_| DecodeError::Malformed)?;
-        // SAFETY: `data` holds `length` bytes or is null with length 0, `out` holds `samples` mono samples, libopus writes no
-        // more than that, the state is live and borrowed mutably.
-        let written =
-            unsafe { ffi::opus_decode(self.state.as_ptr(), data, length, out.as_mut_ptr(), samples, i32::from(fec)) };
-        match usize::try_from(written) {
-            Ok(written) => Ok(written),
-            Err(_) if written == ffi::OPUS_INVALID_PACKET => Err(DecodeError::Malformed),
-            Err(_) => Err(DecodeError::Library(written)),
+        let length = i32::try_from(packet.len()).map_err(|_| DecodeError::Malformed)?;
+        // SAFETY: `packet` holds `length` bytes, `out` holds `samples` mono samples and libopus writes no more than that; the
+        // state is live and borrowed mutably.
+        let written = unsafe {
+            ffi::opus_decode(self.state.as_ptr(), packet.as_ptr(), length, out.as_mut_ptr(), samples, i32::from(fec))
+        };
+        match written {
+            _ if written == samples => Ok(()),
+            ffi::OPUS_INVALID_PACKET => Err(DecodeError::Malformed),
+            _ => Err(DecodeError::Library(written)),
         }
+    }
+
+    fn reset_library(&mut self) {
+        // SAFETY: the request takes no argument; the state is live and borrowed mutably.
+        unsafe { ffi::opus_decoder_ctl!(self.state.as_ptr(), ffi::OPUS_RESET_STATE,) };
     }
 }
 

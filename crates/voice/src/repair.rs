@@ -351,7 +351,8 @@ impl Repair {
         stream.came = if missing >= 128 { 0 } else { stream.came << missing };
         stream.next_timestamp = packet.timestamp;
 
-        let copy = opus::packet_frame_samples(packet.payload).min(lost);
+        let copy = opus::copy_samples(packet.payload);
+        let copy = if copy <= lost { copy } else { 0 };
         let concealed = (lost - copy).min(MAX_CONCEAL);
         self.emit(concealed, Source::Conceal, packet, out);
         self.silence(gap - copy - concealed, packet, out);
