@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -110,8 +111,16 @@ pub(crate) fn dropped() -> u64 {
 }
 
 fn filter(key: &str, level: &str) -> Result<EnvFilter, Problem> {
-    let fix = "write off, error, warn, info, debug or trace, or directives such as info,edge=debug";
-    EnvFilter::builder().parse(level).map_err(|error| Problem::new(key, format_args!("{level:?}"), error, fix))
+    let problem = |reason: &dyn std::fmt::Display| {
+        let fix = "write off, error, warn, info, debug or trace, or directives such as info,edge=debug";
+        Problem::new(key, format_args!("{level:?}"), reason, fix)
+    };
+    // A word alone that is no level would be taken for the name of a target, and silence all others.
+    let bare = |part: &&str| !part.contains(['=', '[']) && part.trim().parse::<LevelFilter>().is_err();
+    if let Some(word) = level.split(',').find(bare) {
+        return Err(problem(&format_args!("{word:?} is no level")));
+    }
+    EnvFilter::builder().parse(level).map_err(|error| problem(&error))
 }
 
 enum Entry {
@@ -184,10 +193,21 @@ mod tests {
 
     #[test]
     fn a_level_that_does_not_exist_is_a_problem_of_its_key() {
-        let mut problems = Problems::new();
-        Config { level: "info,edge=loud".to_owned(), ..Config::default() }.check(&mut problems);
-        let problems = problems.into_vec();
-        assert_eq!(problems.len(), 1);
-        assert_eq!((problems[0].key.as_str(), problems[0].value.as_str()), ("log.level", "\"info,edge=loud\""));
+        for level in ["loud", "info,edge=loud", "info,edge"] {
+            let mut problems = Problems::new();
+            Config { level: level.to_owned(), ..Config::default() }.check(&mut problems);
+            let problems = problems.into_vec();
+            assert_eq!(problems.len(), 1, "{level}");
+            assert_eq!((problems[0].key.as_str(), problems[0].value.clone()), ("log.level", format!("{level:?}")));
+        }
+    }
+
+    #[test]
+    fn levels_and_directives_are_accepted() {
+        for level in ["off", "INFO", "warn,edge=debug", "info, link::quic=trace", "[session]=debug"] {
+            let mut problems = Problems::new();
+            Config { level: level.to_owned(), ..Config::default() }.check(&mut problems);
+            assert!(problems.is_empty(), "{level}: {problems:?}");
+        }
     }
 }

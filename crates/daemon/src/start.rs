@@ -14,6 +14,12 @@ pub enum StartError {
     /// The config is well formed, but the machine does not let us have what it asks for.
     #[error("cannot start:\n\n{0}\n")]
     Refused(Problem),
+    /// A process of ours could not start, and has said why.
+    #[error("{what}")]
+    Child {
+        /// Which one.
+        what: String,
+    },
     /// Something that no key of the config mends.
     #[error("{what}: {reason}")]
     Failed {
@@ -38,7 +44,7 @@ impl StartError {
     /// The code to exit with.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Config(_) | Self::Refused(_) => Self::EXIT_USAGE,
+            Self::Config(_) | Self::Refused(_) | Self::Child { .. } => Self::EXIT_USAGE,
             Self::Failed { .. } => Self::EXIT_FAILURE,
         })
     }
