@@ -1,3 +1,40 @@
-//! The one binary of Fronthaul.
+//! The one binary of Fronthaul: an edge, a transceiver, or both at once.
 
-fn main() {}
+mod cli;
+mod up;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+use daemon::config::{Checked, load};
+use daemon::{Source, StartError};
+
+use cli::{Cli, Command, DaemonOptions};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Up(options) => up::run(&options),
+        Command::Edge(options) => start(&options, edge::run),
+        Command::Transceiver(options) => start(&options, transceiver::run),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Nobody can be told that standard error is gone.
+            let _ = writeln!(io::stderr(), "fronthaul: {error}");
+            error.exit_code()
+        }
+    }
+}
+
+/// Reads the config of a daemon and runs it until it is told to stop.
+fn start<C: Checked>(options: &DaemonOptions, run: impl FnOnce(C) -> Result<(), StartError>) -> Result<(), StartError> {
+    let source = Source { file: options.config.clone(), set: options.set.clone() };
+    let config = load(&source)?;
+    if options.check {
+        let _ = writeln!(io::stdout(), "the config is sound");
+        return Ok(());
+    }
+    run(config)
+}

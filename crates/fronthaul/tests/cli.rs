@@ -1,0 +1,121 @@
+//! The binary as its user meets it: real processes, their messages and exit codes.
+
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn fronthaul(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fronthaul"))
+        .args(arguments)
+        .env_remove("FRONTHAUL_LOG")
+        .env("XDG_STATE_HOME", scratch("state"))
+        .output()
+        .unwrap()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{}-{name}", std::process::id()))
+}
+
+fn refused(arguments: &[&str]) -> String {
+    let output = fronthaul(arguments);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(output.stdout.is_empty(), "a refusal belongs on standard error");
+    text
+}
+
+#[test]
+fn the_help_names_the_commands_and_their_options() {
+    let output = fronthaul(&["--help"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success());
+    for command in ["up", "edge", "transceiver"] {
+        assert!(text.lines().any(|line| line.trim_start().starts_with(command)), "no {command} in\n{text}");
+    }
+    let text = String::from_utf8(fronthaul(&["up", "--help"]).stdout).unwrap();
+    for option in ["--advertise", "--state-dir", "--http", "--media", "--link", "--edge-set"] {
+        assert!(text.contains(option), "no {option} in\n{text}");
+    }
+}
+
+#[test]
+fn every_problem_of_a_config_file_is_in_one_message_with_exit_code_2() {
+    let file = scratch("edge.toml");
+    std::fs::write(&file, "http_bnd = \"127.0.0.1:0\"\nmedia_bind = \"everywhere\"\n[log]\nlevel = \"loud\"\n")
+        .unwrap();
+    let text = refused(&["edge", "--config", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    assert!(text.starts_with(&format!("fronthaul: 3 problems in {}:", file.display())), "{text}");
+    for part in [
+        "http_bnd = \"127.0.0.1:0\"  (line 1)",
+        "did you mean `http_bind`?",
+        "media_bind = \"everywhere\"  (line 2)",
+        "invalid socket address syntax",
+        "log.level = \"loud\"  (line 4)",
+    ] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+}
+
+#[test]
+fn a_config_file_that_cannot_be_read_is_exit_code_2() {
+    for daemon in ["edge", "transceiver"] {
+        let text = refused(&[daemon, "--config", "/nowhere/at/all.toml"]);
+        assert!(text.contains("/nowhere/at/all.toml") && text.contains("No such file"), "{text}");
+    }
+}
+
+#[test]
+fn check_accepts_the_defaults_and_refuses_what_a_start_would_refuse() {
+    for daemon in ["edge", "transceiver"] {
+        let output = fronthaul(&[daemon, "--check"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = refused(&[daemon, "--check", "--set", "id=0"]);
+        assert!(text.contains("id = 0  (given with --set)"), "{text}");
+    }
+}
+
+#[test]
+fn up_names_every_port_that_is_taken_and_who_has_it() {
+    let http = TcpListener::bind("127.0.0.1:0").unwrap();
+    let link = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (http, link) = (http.local_addr().map(|address| (http, address.to_string())).unwrap(), link);
+    let link_address = link.local_addr().unwrap().to_string();
+    let free = "127.0.0.1:0";
+    let text = refused(&[
+        "up",
+        "--http",
+        &http.1,
+        "--link",
+        &link_address,
+        "--media",
+        free,
+        "--edge-admin",
+        free,
+        "--transceiver-admin",
+        free,
+    ]);
+    let holder = format!("address in use by process {} (", std::process::id());
+    assert_eq!(text.matches(&holder).count(), 2, "{text}");
+    for part in ["2 problems", &format!("--http = \"{}\"", http.1), &format!("--link = \"{link_address}\"")] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+}
+
+#[test]
+fn a_daemon_names_the_key_whose_port_is_taken() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for daemon in ["edge", "transceiver"] {
+        let mut arguments = vec![daemon.to_owned()];
+        let free = if daemon == "edge" { vec!["media_bind", "http_bind"] } else { vec!["link_bind"] };
+        arguments.extend(free.iter().flat_map(|key| ["--set".to_owned(), format!("{key}=127.0.0.1:0")]));
+        arguments.extend(["--set".to_owned(), format!("admin_bind={address}")]);
+        let text = refused(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(text.contains(&format!("admin_bind = \"{address}\"")), "{text}");
+        assert!(text.contains("address in use by process"), "{text}");
+    }
+}
