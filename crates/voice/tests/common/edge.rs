@@ -27,6 +27,7 @@ pub(crate) struct Edge {
     pub(crate) deepest: u64,
     /// Says nothing.
     pub(crate) dead: bool,
+    pub(crate) lenient: bool,
 }
 
 struct Playing {
@@ -61,6 +62,7 @@ impl Edge {
             wire: Vec::new(),
             deepest: 0,
             dead: false,
+            lenient: false,
         }
     }
 
@@ -136,7 +138,7 @@ impl Edge {
         let (utterance, sent) = self.utterance.as_ref().map_or((Utterance(0), 0), |playing| (playing.id, playing.sent));
         match inbound {
             Inbound::Start(id) => {
-                assert!(self.utterance.is_none(), "two utterances at once");
+                assert!(self.lenient || self.utterance.is_none(), "two utterances at once");
                 assert!(id.0 > self.flushed, "an utterance that is flushed");
                 self.utterance =
                     Some(Playing { id, queue: VecDeque::new(), received: 0, sent: 0, ended: false, started: false });
@@ -148,7 +150,7 @@ impl Edge {
                 playing.received += u64::from(samples);
                 playing.queue.push_back((samples, payload));
                 let depth = playing.received - playing.sent;
-                assert!(depth <= 48_000 + 4800, "beyond the credit: {depth}");
+                assert!(self.lenient || depth <= 48_000 + 4800, "beyond the credit: {depth}");
                 self.deepest = self.deepest.max(depth);
             }
             Inbound::End(id) => {

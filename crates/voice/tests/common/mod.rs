@@ -27,8 +27,10 @@ pub(crate) struct Bench {
     pub(crate) seq: u16,
     pub(crate) timestamp: u32,
     /// Not sent yet, at 16 kHz.
-    microphone: VecDeque<i16>,
+    pub(crate) microphone: VecDeque<i16>,
     pub(crate) muted: bool,
+    /// The backend and the edge are lied to: gaps in turns and wrong news are no failure of the test.
+    pub(crate) lenient: bool,
     next_packet: Instant,
 }
 
@@ -69,6 +71,7 @@ impl Bench {
             timestamp: u32::MAX - 100_000,
             microphone: VecDeque::new(),
             muted: false,
+            lenient: false,
             next_packet: start,
         }
     }
@@ -141,9 +144,10 @@ impl Bench {
 
     pub(crate) fn drain(&mut self) {
         while let Some(output) = self.conversation.poll_output() {
+            self.edge.lenient = self.lenient;
             self.edge.handle(self.now, &output);
             if let Output::Backend(input) = &output {
-                self.backend.handle(self.now, input);
+                self.backend.handle(self.now, input, self.lenient);
             }
             let audio = matches!(output, Output::Frame { .. } | Output::Backend(BackendInput::Audio { .. }));
             if !audio {
@@ -197,13 +201,13 @@ impl Backend {
         if self.rate == 0 { 3 } else { 48_000 / self.rate }
     }
 
-    fn handle(&mut self, now: Instant, input: &BackendInput) {
+    fn handle(&mut self, now: Instant, input: &BackendInput, lenient: bool) {
         match input {
             BackendInput::Audio { pcm, media_time } => {
                 if self.heard.is_empty() {
                     self.begin = *media_time;
                 } else {
-                    assert_eq!(*media_time, self.end, "the audio of a turn has a gap");
+                    assert!(lenient || *media_time == self.end, "the audio of a turn has a gap");
                 }
                 self.heard.extend(pcm);
                 self.end = media_time + pcm.len() as u64 * self.factor();
@@ -211,7 +215,7 @@ impl Backend {
             BackendInput::SpeechStarted { .. } => self.heard.clear(),
             BackendInput::SpeechStopped { from, to, .. } => {
                 self.spans.push((*from, *to));
-                assert!(*to <= self.end, "voice beyond the audio: {to} > {}", self.end);
+                assert!(lenient || *to <= self.end, "voice beyond the audio: {to} > {}", self.end);
                 let index = |time: u64| {
                     usize::try_from(time.saturating_sub(self.begin) / self.factor()).unwrap().min(self.heard.len())
                 };
