@@ -12,6 +12,7 @@ mod packet;
 
 use std::ptr::NonNull;
 
+#[expect(clippy::unsafe_removed_from_name, reason = "each call stands in an unsafe block")]
 use unsafe_libopus as ffi;
 
 use conceal::Concealment;

@@ -1,6 +1,6 @@
 //! A turn of the user's: heard, ended by silence, answered.
 
-#![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "test signals")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail, and its signals fit")]
 
 mod common;
 

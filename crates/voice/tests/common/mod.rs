@@ -198,7 +198,7 @@ impl Bench {
 
 impl Backend {
     fn factor(&self) -> u64 {
-        if self.rate == 0 { 3 } else { 48_000 / self.rate }
+        48_000_u64.checked_div(self.rate).unwrap_or(3)
     }
 
     fn handle(&mut self, now: Instant, input: &BackendInput, lenient: bool) {
