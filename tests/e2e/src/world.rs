@@ -1,0 +1,847 @@
+//! Everything together, and the clock.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use ::link::ids::{EdgeId, Epoch, SessionId, TransceiverId, UtteranceId};
+use ::link::proto::{edge_message, playout_effect, transceiver_message};
+use ::link::route::RouteKeys;
+use bytes::Bytes;
+use edge::directory::{Directory, HandOver};
+use edge::seats::Seats;
+use edge::signaling::{Counts, CreateCall, Shared, create_call};
+use edge::worker::{Gauges, LinkInput, Output, Worker, WorkerConfig};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rtc::Path;
+use serde_json::Value;
+use sim::{Conditions, Delivery, Log, Loss, Sim, Step, WireId};
+use transceiver::call::CallOutput;
+
+use crate::client::{Client, Note};
+use crate::link::{Down, Piece, StreamKey, Streams, Up};
+use crate::node::Node;
+
+/// Where the edge is.
+const EDGE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 3478);
+
+/// Unix seconds when a world begins.
+const UNIX: u32 = 1_800_000_000;
+
+/// Between two looks at what was never claimed, as the edge's control thread has it.
+const HOUSEKEEPING: Duration = Duration::from_millis(250);
+
+/// Inputs at one virtual instant before the world says that its time stands still: a hundred clients' worth.
+const MAX_INPUTS_AT_ONCE: u32 = 20_000;
+
+/// Labels of the generators drawn from the seed.
+mod label {
+    pub(super) const SIGNALING: u64 = 1;
+    pub(super) const CALLS: u64 = 2;
+    pub(super) const ROUTE_KEYS: u64 = 3;
+    pub(super) const GARBAGE: u64 = 4;
+    pub(super) const WORKERS: u64 = 100;
+}
+
+/// The network between clients and edge, one way.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Access {
+    /// Defaults to 0.
+    pub delay: Duration,
+    /// Added to it, at most. Defaults to 0.
+    pub jitter: Duration,
+    /// Probability of loss. Defaults to 0.
+    pub loss: f64,
+    /// Probability to come 30 ms late. Defaults to 0.
+    pub reorder: f64,
+}
+
+/// The link, one way.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Link {
+    /// Defaults to 0.
+    pub delay: Duration,
+    /// Added to it, at most. Defaults to 0.
+    pub jitter: Duration,
+    /// Probability that a packet is lost: a datagram is gone then, a piece of a stream late by a retransmission, which is
+    /// three times the delay. Defaults to 0.
+    pub loss: f64,
+    /// Probability that a datagram comes 30 ms late. Defaults to 0.
+    pub reorder: f64,
+}
+
+/// A transceiver to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodePlan {
+    /// Its id. The edge asks the one with the lowest first.
+    pub id: u32,
+    /// Calls it takes.
+    pub seats: usize,
+    /// It leases seats and refuses whoever comes.
+    pub refusing: bool,
+}
+
+/// A world to be.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// Of every random choice.
+    pub seed: u64,
+    /// Workers of the edge.
+    pub workers: usize,
+    /// Transceivers.
+    pub nodes: Vec<NodePlan>,
+    /// From clients to the edge and back.
+    pub access: Access,
+    /// From the edge to transceivers and back.
+    pub link: Link,
+}
+
+impl Default for Plan {
+    /// One worker, one transceiver, 10 ms to the edge and 5 ms from there, and nothing goes wrong.
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            workers: 1,
+            nodes: vec![NodePlan { id: 1, seats: 100, refusing: false }],
+            access: Access { delay: Duration::from_millis(10), ..Access::default() },
+            link: Link { delay: Duration::from_millis(5), ..Link::default() },
+        }
+    }
+}
+
+/// What the wires carry.
+#[derive(Debug, Clone)]
+enum Parcel {
+    Datagram(Path, Vec<u8>),
+    Batch(Bytes),
+    Up(Piece<Up>),
+    Down(Piece<Down>),
+}
+
+/// Where a wire ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Edge { client: usize },
+    Client(usize),
+    Node { link: usize },
+    Worker { link: usize },
+}
+
+struct Caller {
+    client: Client,
+    session: SessionId,
+    up: WireId,
+    down: WireId,
+    /// The worker to whose socket the kernel gives its datagrams.
+    arrival: usize,
+    /// Nothing of its is sent any more.
+    vanished: bool,
+}
+
+/// Between one worker and one transceiver.
+struct LinkEnds {
+    worker: usize,
+    node: usize,
+    datagrams: WireId,
+    up: WireId,
+    down: WireId,
+    up_streams: Streams<Up>,
+    down_streams: Streams<Down>,
+}
+
+/// See the crate.
+pub struct World {
+    sim: Sim<Parcel>,
+    access: Access,
+    /// Signaling's view of the edge.
+    pub edge: Arc<Shared>,
+    workers: Vec<Worker>,
+    nodes: Vec<Node>,
+    callers: Vec<Caller>,
+    links: Vec<LinkEnds>,
+    ends: BTreeMap<WireId, End>,
+    signaling: StdRng,
+    calls: sim::Random,
+    garbage: sim::Random,
+    next_housekeeping: Instant,
+    handed_over: u64,
+    inputs_at_once: (Duration, u32),
+    notes: Vec<Note>,
+}
+
+impl World {
+    /// A world without clients.
+    ///
+    /// # Panics
+    /// If the plan has no workers.
+    #[must_use]
+    pub fn new(plan: Plan) -> Self {
+        assert!(plan.workers > 0, "an edge has workers");
+        let mut sim = Sim::new(Instant::now(), plan.seed);
+        let now = sim.now();
+        let models = ["echo", "parrot", "loopback"].map(|name| (name.to_owned(), name.to_owned()));
+        let edge = Arc::new(Shared {
+            edge: EdgeId(1),
+            candidates: vec![rtc::Candidate { address: EDGE }],
+            models: BTreeMap::from(models),
+            default_model: "parrot".to_owned(),
+            setup_timeout: rtc::Config::default().setup_timeout,
+            keys: RouteKeys::from_secret(&sim.random(label::ROUTE_KEYS).seed()),
+            identity: rtc::Identity::generate(),
+            directory: Directory::new(plan.workers),
+            seats: Seats::new(100),
+            draining: AtomicBool::new(false),
+            counts: Counts::default(),
+        });
+        for (rank, node) in (0..).zip(&plan.nodes) {
+            edge.seats.hello(TransceiverId(node.id), vec!["parrot".to_owned(), "loopback".to_owned()]);
+            // The one with most seats is asked first.
+            edge.seats.grant(TransceiverId(node.id), 1000 - rank, false);
+        }
+        let worker = |index: usize| {
+            let index = u32::try_from(index).expect("few workers");
+            let config = WorkerConfig { index, edge: edge.edge, session: rtc::Config::default() };
+            let (directory, keys) = (Arc::clone(&edge.directory), edge.keys.clone());
+            let seed = sim.random(label::WORKERS + u64::from(index)).seed();
+            Worker::new(now, config, directory, keys, edge.identity.clone(), seed)
+        };
+        let workers: Vec<Worker> = (0..plan.workers).map(worker).collect();
+        let node = |node: &NodePlan| Node::new(TransceiverId(node.id), node.seats, node.refusing);
+        let nodes: Vec<Node> = plan.nodes.iter().map(node).collect();
+        let mut links = Vec::new();
+        let mut ends = BTreeMap::new();
+        for worker in 0..workers.len() {
+            for node in 0..nodes.len() {
+                let (datagrams, streams) = (plan.link.datagrams(), plan.link.streams());
+                let link = links.len();
+                let ends_of = LinkEnds {
+                    worker,
+                    node,
+                    datagrams: sim.add_wire(datagrams),
+                    up: sim.add_wire(streams),
+                    down: sim.add_wire(streams),
+                    up_streams: Streams::default(),
+                    down_streams: Streams::default(),
+                };
+                ends.insert(ends_of.datagrams, End::Node { link });
+                ends.insert(ends_of.up, End::Node { link });
+                ends.insert(ends_of.down, End::Worker { link });
+                links.push(ends_of);
+            }
+        }
+        Self {
+            signaling: StdRng::from_seed(sim.random(label::SIGNALING).seed()),
+            calls: sim.random(label::CALLS),
+            garbage: sim.random(label::GARBAGE),
+            next_housekeeping: now + HOUSEKEEPING,
+            sim,
+            access: plan.access,
+            edge,
+            workers,
+            nodes,
+            callers: Vec::new(),
+            links,
+            ends,
+            handed_over: 0,
+            inputs_at_once: (Duration::ZERO, 0),
+            notes: Vec::new(),
+        }
+    }
+
+    /// Signals a call for a new client, and returns the client's number.
+    ///
+    /// # Panics
+    /// When the edge refuses it.
+    pub fn call(&mut self, model: &str) -> usize {
+        let number = self.callers.len();
+        let host = u8::try_from(number + 1).expect("few clients");
+        let mut client = Client::new(self.sim.now(), SocketAddr::from(([198, 51, 100, host], 40_000)));
+        let offer = client.offer();
+        let request = CreateCall { offer: &offer, model: Some(model), session_json: None };
+        let created = create_call(&self.edge, self.sim.now(), self.unix(), &mut self.signaling, request);
+        let created = created.unwrap_or_else(|error| panic!("{}: {error:?}", self.context()));
+        client.accept(&created.answer);
+        let session = created.id;
+        let conditions = self.access.conditions();
+        let (up, down) = (self.sim.add_wire(conditions), self.sim.add_wire(conditions));
+        self.ends.insert(up, End::Edge { client: number });
+        self.ends.insert(down, End::Client(number));
+        self.callers.push(Caller { client, session, up, down, arrival: 0, vanished: false });
+        self.sim.log(&actor("client", number), "calls", session);
+        self.drain_client(number);
+        number
+    }
+
+    /// Signals a call and lets time pass until the client is connected and its events channel open.
+    pub fn connect(&mut self, model: &str) -> usize {
+        let client = self.call(model);
+        self.until("the client is connected and its channel open", Duration::from_secs(10), |world| {
+            world.client(client).connected.is_some() && world.client(client).channel_is_open()
+        });
+        client
+    }
+
+    /// Lets a client say this from its next frame on.
+    pub fn say(&mut self, client: usize, pcm: &[i16]) {
+        self.callers[client].client.say(pcm);
+    }
+
+    /// Lets a client send a text on its events channel.
+    pub fn write(&mut self, client: usize, text: &str) {
+        self.callers[client].client.write(text);
+        self.drain_client(client);
+    }
+
+    /// Nothing of a client's is sent any more, and nothing reaches it.
+    pub fn vanish(&mut self, client: usize) {
+        self.callers[client].vanished = true;
+        self.callers[client].client.close();
+        self.sim.log(&actor("client", client), "vanishes", "");
+    }
+
+    /// The kernel gives a client's datagrams to this worker's socket from here on.
+    pub fn arrive_at(&mut self, client: usize, worker: usize) {
+        self.callers[client].arrival = worker;
+    }
+
+    /// What the access network does from here on.
+    pub fn set_access(&mut self, access: Access) {
+        self.access = access;
+        for caller in &self.callers {
+            self.sim.set_conditions(caller.up, access.conditions());
+            self.sim.set_conditions(caller.down, access.conditions());
+        }
+    }
+
+    /// What the link does from here on.
+    pub fn set_link(&mut self, link: Link) {
+        for ends in &self.links {
+            self.sim.set_conditions(ends.datagrams, link.datagrams());
+            self.sim.set_conditions(ends.up, link.streams());
+            self.sim.set_conditions(ends.down, link.streams());
+        }
+    }
+
+    /// Gives a worker a datagram as if a client had sent it, at once.
+    pub fn inject(&mut self, worker: usize, from: SocketAddr, datagram: &[u8]) {
+        let (now, unix) = (self.sim.now(), self.unix());
+        let path = Path { local: EDGE, remote: from };
+        self.workers[worker].handle_datagram(now, unix, path, &mut datagram.to_vec());
+        self.drain_edge();
+    }
+
+    /// Random bytes, from a generator of their own.
+    pub fn garbage(&mut self) -> &mut sim::Random {
+        &mut self.garbage
+    }
+
+    /// Where a client's datagrams come from.
+    #[must_use]
+    pub fn address(&self, client: usize) -> SocketAddr {
+        self.callers[client].client.address
+    }
+
+    /// Lets time pass.
+    pub fn run(&mut self, time: Duration) {
+        let end = self.sim.now() + time;
+        while self.sim.now() < end {
+            self.step(end);
+        }
+    }
+
+    /// Lets time pass until something holds.
+    ///
+    /// # Panics
+    /// When it does not hold within `limit` of virtual time.
+    pub fn until(&mut self, what: &str, limit: Duration, mut holds: impl FnMut(&Self) -> bool) {
+        let end = self.sim.now() + limit;
+        while !holds(self) {
+            assert!(self.sim.now() < end, "not within {limit:?}: {what}; {}", self.context());
+            self.step(end);
+        }
+    }
+
+    /// Virtual time since the world began.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.sim.elapsed()
+    }
+
+    /// A client.
+    #[must_use]
+    pub fn client(&self, client: usize) -> &Client {
+        &self.callers[client].client
+    }
+
+    /// A client's session.
+    #[must_use]
+    pub fn session(&self, client: usize) -> SessionId {
+        self.callers[client].session
+    }
+
+    /// A worker of the edge.
+    #[must_use]
+    pub fn worker(&self, worker: usize) -> &Worker {
+        &self.workers[worker]
+    }
+
+    /// A transceiver, by its place in the plan.
+    #[must_use]
+    pub fn node(&self, node: usize) -> &Node {
+        &self.nodes[node]
+    }
+
+    /// Datagrams that went from one worker to another.
+    #[must_use]
+    pub fn handed_over(&self) -> u64 {
+        self.handed_over
+    }
+
+    /// What happened.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        self.sim.events()
+    }
+
+    /// For the message of a failed assertion: the seed, and the end of the log.
+    #[must_use]
+    pub fn context(&self) -> String {
+        let entries = self.sim.events().entries();
+        let tail = entries.iter().filter(|entry| !matches!(entry.event.as_str(), "hears" | "media"));
+        let lines: Vec<String> = tail.map(ToString::to_string).collect();
+        let shown = &lines[lines.len().saturating_sub(60)..];
+        format!("seed {}, at {:?}\n{}", self.sim.seed(), self.sim.elapsed(), shown.join("\n"))
+    }
+
+    /// Everything that is held for calls, anywhere: all zero before the first call and after the last.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let gauges: Vec<Gauges> = self.workers.iter().map(Worker::gauges).collect();
+        let directory = &self.edge.directory;
+        Held {
+            sessions: gauges.iter().map(|gauges| gauges.sessions).sum(),
+            paths: gauges.iter().map(|gauges| gauges.paths).sum(),
+            utterances: gauges.iter().map(|gauges| gauges.utterances).sum(),
+            entries: directory.sessions(),
+            pending: directory.pending(),
+            routes: directory.paths(),
+            seats: self.edge.seats.used(),
+            calls: self.nodes.iter().map(Node::calls).sum(),
+            deadlines: self.workers.iter().filter(|worker| worker.poll_timeout().is_some()).count(),
+        }
+    }
+
+    fn unix(&self) -> u32 {
+        UNIX + u32::try_from(self.sim.elapsed().as_secs()).expect("a short test")
+    }
+
+    /// One arrival, or everything that is due at one instant.
+    fn step(&mut self, end: Instant) {
+        let clients = self.callers.iter().filter_map(|caller| caller.client.poll_timeout());
+        let workers = self.workers.iter().filter_map(Worker::poll_timeout);
+        let nodes = self.nodes.iter().filter_map(Node::poll_timeout);
+        let timeout = clients.chain(workers).chain(nodes).chain([self.next_housekeeping, end]).min();
+        match self.sim.step(timeout) {
+            Step::Delivery(delivery) => self.deliver(delivery),
+            Step::Timeout | Step::Idle => self.handle_timeouts(),
+        }
+        self.drain_edge();
+        let (at, inputs) = self.inputs_at_once;
+        let inputs = if at == self.sim.elapsed() { inputs + 1 } else { 0 };
+        self.inputs_at_once = (self.sim.elapsed(), inputs);
+        assert!(inputs < MAX_INPUTS_AT_ONCE, "time stands still; {}", self.context());
+    }
+
+    fn handle_timeouts(&mut self) {
+        let now = self.sim.now();
+        for number in 0..self.callers.len() {
+            if self.callers[number].client.poll_timeout().is_some_and(|due| due <= now) {
+                let mut notes = std::mem::take(&mut self.notes);
+                self.callers[number].client.handle_timeout(now, self.sim.elapsed(), &mut notes);
+                self.notes = notes;
+                self.drain_client(number);
+            }
+        }
+        for worker in &mut self.workers {
+            if worker.poll_timeout().is_some_and(|due| due <= now) {
+                worker.handle_timeout(now);
+            }
+        }
+        self.drain_edge();
+        for node in 0..self.nodes.len() {
+            self.nodes[node].handle_timeout(now);
+            self.drain_node(node);
+        }
+        if self.next_housekeeping <= now {
+            self.next_housekeeping += HOUSEKEEPING;
+            self.edge.directory.expire(now);
+        }
+    }
+
+    fn deliver(&mut self, delivery: Delivery<Parcel>) {
+        let (now, unix) = (self.sim.now(), self.unix());
+        match (self.ends[&delivery.wire], delivery.payload) {
+            (End::Edge { client }, Parcel::Datagram(path, mut datagram)) => {
+                let arrival = self.callers[client].arrival;
+                self.workers[arrival].handle_datagram(now, unix, path, &mut datagram);
+            }
+            (End::Client(client), Parcel::Datagram(path, datagram)) => {
+                if !self.callers[client].vanished {
+                    self.callers[client].client.receive(now, path.local, &datagram);
+                    self.drain_client(client);
+                }
+            }
+            (End::Node { link }, Parcel::Batch(batch)) => {
+                let (worker, node) = (self.links[link].worker, self.links[link].node);
+                for (slot, seq) in self.nodes[node].batch(now, worker, &batch) {
+                    self.sim.log(&self.nodes[node].name(), "media", format_args!("slot={} seq={seq}", slot.0));
+                }
+                self.drain_node(node);
+            }
+            (End::Node { link }, Parcel::Up(piece)) => {
+                for content in self.links[link].up_streams.arrive(piece) {
+                    self.node_reads(link, content);
+                }
+            }
+            (End::Worker { link }, Parcel::Down(piece)) => {
+                if let Down::UtteranceReset { slot, utterance, .. } = piece.content {
+                    self.links[link].down_streams.reset(StreamKey::Utterance(slot, utterance));
+                    self.worker_reads(link, piece.content);
+                    return;
+                }
+                for content in self.links[link].down_streams.arrive(piece) {
+                    self.worker_reads(link, content);
+                }
+            }
+            (end, parcel) => panic!("{parcel:?} at {end:?}"),
+        }
+    }
+
+    fn node_reads(&mut self, link: usize, content: Up) {
+        let now = self.sim.now();
+        let (worker, index) = (self.links[link].worker, self.links[link].node);
+        let node = &mut self.nodes[index];
+        match content {
+            Up::Open(request) => {
+                let (session, epoch) = (SessionId(request.session), Epoch(request.epoch));
+                let opened = node.open(now, worker, &request, self.calls.bits());
+                let ids = format!("{session} epoch={}", epoch.0);
+                let (event, answer) = match opened {
+                    Ok(slot) => ("opened", Down::Opened { session, epoch, slot }),
+                    Err(reason) => ("refused", Down::Refused { session, epoch, reason }),
+                };
+                self.sim.log(&self.nodes[index].name(), event, ids);
+                self.send_down(link, StreamKey::Control, answer);
+            }
+            Up::Release(request) => {
+                node.release(worker, &request);
+                let session = SessionId(request.session);
+                let ids = format_args!("{session} epoch={} {}", request.epoch, request.reason);
+                self.sim.log(&node.name(), "released", ids);
+            }
+            Up::Message { session, epoch, message } => {
+                self.sim.log(&node.name(), edge_message_name(&message), session);
+                node.message(now, worker, (session, epoch), message);
+            }
+        }
+        self.drain_node(index);
+    }
+
+    fn worker_reads(&mut self, link: usize, content: Down) {
+        let now = self.sim.now();
+        let (index, node) = (self.links[link].worker, self.links[link].node);
+        let transceiver = self.nodes[node].id;
+        let worker = &mut self.workers[index];
+        let name = actor("edge", index);
+        match content {
+            Down::Opened { session, epoch, slot } => {
+                self.sim.log(&name, "opened", format_args!("{session} epoch={} slot={}", epoch.0, slot.0));
+                worker.handle_link(now, transceiver, LinkInput::Opened { session, epoch, slot });
+            }
+            Down::Refused { session, epoch, reason } => {
+                self.sim.log(&name, "refused", format_args!("{session} epoch={} {reason}", epoch.0));
+                worker.handle_link(now, transceiver, LinkInput::OpenFailed { session, epoch, reason });
+            }
+            Down::Message { session, epoch, message } => {
+                self.sim.log(&name, transceiver_message_name(&message), session);
+                worker.handle_link(now, transceiver, LinkInput::Message { session, epoch, message });
+            }
+            Down::UtteranceStart(header) => {
+                let ids = format_args!("slot={} utterance={} {}", header.slot, header.utterance, header.item);
+                self.sim.log(&name, "utterance", ids);
+                worker.handle_link(now, transceiver, LinkInput::UtteranceStart(header));
+            }
+            Down::UtteranceFrame { slot, epoch, utterance, samples, payload } => {
+                let payload = payload.as_slice();
+                let frame = LinkInput::UtteranceFrame { slot, epoch, utterance, samples, payload };
+                worker.handle_link(now, transceiver, frame);
+            }
+            Down::UtteranceEnd { slot, epoch, utterance } | Down::UtteranceReset { slot, epoch, utterance } => {
+                let ids = format_args!("slot={} utterance={}", slot.0, utterance.0);
+                self.sim.log(&name, "utterance_end", ids);
+                worker.handle_link(now, transceiver, LinkInput::UtteranceEnd { slot, epoch, utterance });
+            }
+        }
+    }
+
+    /// Drains all workers until none has anything for another.
+    fn drain_edge(&mut self) {
+        let mut busy = true;
+        while busy {
+            busy = false;
+            for worker in 0..self.workers.len() {
+                self.drain_worker(worker);
+            }
+            for worker in 0..self.workers.len() {
+                busy |= self.empty_mailbox(worker);
+            }
+        }
+    }
+
+    fn drain_worker(&mut self, index: usize) {
+        let mut datagram = Vec::new();
+        loop {
+            while let Some(path) = self.workers[index].poll_transmit(&mut datagram) {
+                let caller = self.callers.iter().find(|caller| caller.client.address == path.remote);
+                if let Some(caller) = caller {
+                    self.sim.send(caller.down, Parcel::Datagram(path, datagram.clone()));
+                }
+            }
+            let Some(output) = self.workers[index].poll_output() else { return };
+            let name = actor("edge", index);
+            match output {
+                Output::HandOver { worker, path, datagram } => {
+                    self.handed_over += 1;
+                    self.sim.log(&name, "hands_over", format_args!("worker={worker}"));
+                    let mailbox = self.edge.directory.mailbox(worker).expect("a worker of this edge");
+                    mailbox.hand_over(HandOver { path, datagram });
+                }
+                Output::Open { transceiver, request } => {
+                    let session = SessionId(request.session);
+                    let ids = format_args!("{session} epoch={} transceiver={}", request.epoch, transceiver.0);
+                    self.sim.log(&name, "open", ids);
+                    self.send_up(index, transceiver, StreamKey::Control, Up::Open(request));
+                }
+                Output::Release { transceiver, request } => {
+                    let session = SessionId(request.session);
+                    self.sim.log(&name, "release", format_args!("{session} {}", request.reason));
+                    self.send_up(index, transceiver, StreamKey::Control, Up::Release(request));
+                }
+                Output::Message { transceiver, session, epoch, message } => {
+                    let up = Up::Message { session, epoch, message };
+                    self.send_up(index, transceiver, StreamKey::Session(session, epoch), up);
+                }
+                Output::Datagram { transceiver, batch } => {
+                    let link = self.link(index, transceiver);
+                    self.sim.send(self.links[link].datagrams, Parcel::Batch(batch));
+                }
+            }
+        }
+    }
+
+    fn empty_mailbox(&mut self, index: usize) -> bool {
+        let (now, unix) = (self.sim.now(), self.unix());
+        let edge = Arc::clone(&self.edge);
+        let number = u32::try_from(index).expect("few workers");
+        let mailbox = edge.directory.mailbox(number).expect("a worker of this edge");
+        let mut busy = false;
+        while let Some(command) = mailbox.take_command() {
+            busy = true;
+            self.workers[index].handle_command(now, command);
+        }
+        while let Some(HandOver { path, mut datagram }) = mailbox.take_hand_over() {
+            busy = true;
+            self.workers[index].handle_hand_over(now, unix, path, &mut datagram);
+        }
+        busy
+    }
+
+    fn drain_node(&mut self, index: usize) {
+        let name = self.nodes[index].name();
+        let transceiver = self.nodes[index].id;
+        for ((worker, slot), session, epoch, output) in self.nodes[index].drain() {
+            let link = self.link(worker, transceiver);
+            let stream = |utterance: UtteranceId| StreamKey::Utterance(slot, utterance);
+            let epoch8 = epoch.low8();
+            match output {
+                CallOutput::Message(message) => {
+                    self.sim.log(&name, transceiver_message_name(&message), format_args!("to {session}"));
+                    let down = Down::Message { session, epoch, message };
+                    self.send_down(link, StreamKey::Session(session, epoch), down);
+                }
+                CallOutput::UtteranceStart(header) => {
+                    let stream = stream(UtteranceId(header.utterance));
+                    self.send_down(link, stream, Down::UtteranceStart(header));
+                }
+                CallOutput::UtteranceFrame { utterance, samples, payload } => {
+                    let frame = Down::UtteranceFrame { slot, epoch: epoch8, utterance, samples, payload };
+                    self.send_down(link, stream(utterance), frame);
+                }
+                CallOutput::UtteranceEnd { utterance } => {
+                    let end = Down::UtteranceEnd { slot, epoch: epoch8, utterance };
+                    self.send_down(link, stream(utterance), end);
+                }
+                CallOutput::UtteranceReset { utterance } => {
+                    let reset = Down::UtteranceReset { slot, epoch: epoch8, utterance };
+                    self.send_down(link, stream(utterance), reset);
+                }
+                CallOutput::Ended => self.sim.log(&name, "ended", session),
+            }
+        }
+    }
+
+    fn drain_client(&mut self, number: usize) {
+        let (now, elapsed) = (self.sim.now(), self.sim.elapsed());
+        let mut notes = std::mem::take(&mut self.notes);
+        let caller = &mut self.callers[number];
+        caller.client.drain(now, elapsed, &mut notes);
+        while let Some((local, datagram)) = caller.client.outbox.pop_front() {
+            if !caller.vanished {
+                let path = Path { local, remote: caller.client.address };
+                self.sim.send(caller.up, Parcel::Datagram(path, datagram));
+            }
+        }
+        let name = actor("client", number);
+        for note in notes.drain(..) {
+            match note {
+                Note::Connected => self.sim.log(&name, "connected", ""),
+                Note::ChannelOpened => self.sim.log(&name, "channel_opened", ""),
+                Note::Closed => self.sim.log(&name, "closed", ""),
+                Note::Heard => self.sim.log(&name, "hears", ""),
+                Note::Text => self.sim.log(&name, "text", ""),
+                Note::Speaks => self.sim.log(&name, "speaks", ""),
+                Note::Spoke => self.sim.log(&name, "spoke", ""),
+                Note::Event(event) => self.sim.log(&name, event_name(&event), EventIds(&event)),
+            }
+        }
+        self.notes = notes;
+    }
+
+    fn link(&self, worker: usize, transceiver: TransceiverId) -> usize {
+        let wanted = |link: &LinkEnds| link.worker == worker && self.nodes[link.node].id == transceiver;
+        self.links.iter().position(wanted).expect("a transceiver of the plan")
+    }
+
+    fn send_up(&mut self, worker: usize, transceiver: TransceiverId, stream: StreamKey, content: Up) {
+        let index = self.link(worker, transceiver);
+        let link = &mut self.links[index];
+        let piece = link.up_streams.send(stream, content);
+        self.sim.send(link.up, Parcel::Up(piece));
+    }
+
+    fn send_down(&mut self, index: usize, stream: StreamKey, content: Down) {
+        let link = &mut self.links[index];
+        let piece = link.down_streams.send(stream, content);
+        self.sim.send(link.down, Parcel::Down(piece));
+    }
+}
+
+/// Everything that is held for calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Claimed sessions on all workers.
+    pub sessions: usize,
+    /// Their checked 4-tuples.
+    pub paths: usize,
+    /// Their utterances.
+    pub utterances: usize,
+    /// Sessions of the directory.
+    pub entries: usize,
+    /// Of them, not claimed.
+    pub pending: u64,
+    /// 4-tuples of the directory.
+    pub routes: usize,
+    /// Seats in use.
+    pub seats: u32,
+    /// Calls on all transceivers.
+    pub calls: usize,
+    /// Workers that wait for a deadline.
+    pub deadlines: usize,
+}
+
+impl Access {
+    fn conditions(self) -> Conditions {
+        let loss = if self.loss > 0.0 { Loss::Uniform(self.loss) } else { Loss::None };
+        let Self { delay, jitter, reorder, .. } = self;
+        Conditions { delay, jitter, loss, reorder, ..Conditions::default() }
+    }
+}
+
+impl Link {
+    fn datagrams(self) -> Conditions {
+        let loss = if self.loss > 0.0 { Loss::Uniform(self.loss) } else { Loss::None };
+        let Self { delay, jitter, reorder, .. } = self;
+        Conditions { delay, jitter, loss, reorder, ..Conditions::default() }
+    }
+
+    /// A lost packet is sent again after about a round trip and a half: the streams on the wire see it come late.
+    fn streams(self) -> Conditions {
+        let Self { delay, jitter, loss, .. } = self;
+        Conditions { delay, jitter, reorder: loss, reorder_delay: delay * 3, ..Conditions::default() }
+    }
+}
+
+impl Node {
+    fn name(&self) -> String {
+        format!("transceiver{}", self.id.0)
+    }
+}
+
+fn actor(kind: &str, number: usize) -> String {
+    format!("{kind}{number}")
+}
+
+fn event_name(event: &Value) -> &str {
+    event["type"].as_str().unwrap_or("untyped")
+}
+
+/// The ids in an event.
+struct EventIds<'a>(&'a Value);
+
+impl Display for EventIds<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let event = self.0;
+        let places = [&event["event_id"], &event["item_id"], &event["response_id"], &event["item"]["id"]];
+        let ids = places.into_iter().chain([&event["response"]["id"], &event["session"]["id"]]);
+        for (index, id) in ids.filter_map(Value::as_str).enumerate() {
+            write!(f, "{}{id}", if index == 0 { "" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+fn edge_message_name(message: &::link::proto::EdgeMessage) -> &'static str {
+    match &message.kind {
+        Some(edge_message::Kind::Connected(_)) => "connected",
+        Some(edge_message::Kind::ChannelOpened(_)) => "channel_opened",
+        Some(edge_message::Kind::ChannelMessage(_)) => "channel_message",
+        Some(edge_message::Kind::ChannelClosed(_)) => "channel_closed",
+        Some(edge_message::Kind::OversizeFrame(_)) => "oversize_frame",
+        Some(edge_message::Kind::Closed(_)) => "client_closed",
+        Some(edge_message::Kind::Playout(effect)) => match effect.kind() {
+            playout_effect::Kind::Unspecified => "unspecified",
+            playout_effect::Kind::Started => "playout_started",
+            playout_effect::Kind::Paused => "playout_paused",
+            playout_effect::Kind::Resumed => "playout_resumed",
+            playout_effect::Kind::Flushed => "playout_flushed",
+            playout_effect::Kind::Finished => "playout_finished",
+            playout_effect::Kind::Underrun => "playout_underrun",
+        },
+        None => "empty",
+    }
+}
+
+fn transceiver_message_name(message: &::link::proto::TransceiverMessage) -> &'static str {
+    match &message.kind {
+        Some(transceiver_message::Kind::ChannelMessage(_)) => "channel_message",
+        Some(transceiver_message::Kind::Pause(_)) => "pause",
+        Some(transceiver_message::Kind::Resume(_)) => "resume",
+        Some(transceiver_message::Kind::Flush(_)) => "flush",
+        Some(transceiver_message::Kind::Close(_)) => "close",
+        None => "empty",
+    }
+}
