@@ -133,3 +133,14 @@ fn each_source(folder: &Path, look: &mut dyn FnMut(&Path, &str)) {
         }
     }
 }
+
+#[test]
+fn files_named_in_the_table_of_standards_exist() {
+    let docs = std::fs::read_to_string(workspace().join("docs/RFC.md")).expect("docs/RFC.md");
+    let rows: Vec<&str> = docs.lines().filter(|line| line.starts_with("| RFC")).collect();
+    assert!(rows.len() > 20, "the tables are gone");
+    for row in rows {
+        let file = row.split('|').nth(3).unwrap_or_default().trim().trim_matches('`');
+        assert!(file == "-" || workspace().join("crates").join(file).is_file(), "{file} in {row}");
+    }
+}
