@@ -1,7 +1,6 @@
 //! One call in virtual time: a microphone, an edge that paces behind a link with delay, and a client that reads events.
 #![allow(dead_code, reason = "each test file uses a part of the bench")]
 
-#[path = "../../../voice/tests/common/speech.rs"]
 pub(crate) mod speech;
 
 use std::collections::VecDeque;
