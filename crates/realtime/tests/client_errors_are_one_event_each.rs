@@ -1,4 +1,5 @@
 //! Whatever a client sends, it is answered once and the session goes on.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
 mod support;
 

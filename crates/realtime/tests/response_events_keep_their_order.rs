@@ -1,4 +1,5 @@
 //! The order that clients rely on, for whole turns.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Absent keeps, null turns off, values replace; the answer is the whole effective session.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Speech in, the same speech out, and the client told of it in order.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! The user speaks over the reply.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! The config file that is shipped, and what is said of a wrong one.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
 //! A transceiver with its threads and sockets, dialed over the loopback interface as an edge worker dials it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,5 @@
 //! Which channel, when, and what of the rest.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
 mod support;
 

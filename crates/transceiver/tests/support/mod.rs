@@ -161,7 +161,7 @@ impl Bench {
             self.drain();
         }
         for _ in 0..100 {
-            if !self.call.poll_timeout().is_some_and(|due| due <= now) {
+            if self.call.poll_timeout().is_none_or(|due| due > now) {
                 return;
             }
             self.call.handle_timeout(now);
@@ -174,7 +174,7 @@ impl Bench {
         let pcm: Vec<i16> = (0..320).map(|_| self.microphone.pop_front().unwrap_or(0)).collect();
         let mut packet = [0; MAX_PACKET_BYTES];
         let length = self.encoder.encode(&pcm, &mut packet).unwrap();
-        self.frame(&packet[..length].to_vec(), 1);
+        self.frame(&packet[..length], 1);
     }
 
     pub(crate) fn frame(&mut self, payload: &[u8], epoch: u8) {

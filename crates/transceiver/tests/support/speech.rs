@@ -40,7 +40,9 @@ pub(crate) fn speech(ms: usize, seed: u32) -> Vec<i16> {
                 input = if formant == 0 { y } else { input };
             }
             let envelope = (x * 12.0).min((1.0 - x) * 8.0).clamp(0.25, 1.0);
-            out.push((sample * envelope * 6000.0).clamp(-30_000.0, 30_000.0) as i16);
+            #[expect(clippy::cast_possible_truncation, reason = "clamped to less than an i16")]
+            let sample = (sample * envelope * 6000.0).clamp(-30_000.0, 30_000.0) as i16;
+            out.push(sample);
         }
     }
     out.truncate(ms * 16);
