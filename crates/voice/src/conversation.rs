@@ -8,10 +8,9 @@ use crate::ear::Ear;
 use crate::opus;
 use crate::outgoing::{News, Outgoing, OutgoingStats};
 use crate::repair::{Piece, Repair, RepairStats, Source};
+use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Action, Reply, State, Turns};
-use crate::types::{
-    BackendInput, BackendOutput, Event, FlushReason, MediaFrame, Output, Playout, ResponseId, TurnId, TurnTiming,
-};
+use crate::types::{BackendInput, BackendOutput, Event, FlushReason, MediaFrame, Output, Playout, ResponseId, TurnId};
 
 /// Counts of one conversation, for metrics and `explain`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,24 +70,6 @@ struct Generation {
     began: bool,
     /// Its audio is not wanted any more.
     muted: bool,
-}
-
-/// When a frame came, and when it was released and judged.
-#[derive(Debug, Clone, Copy)]
-struct Heard {
-    arrived: Instant,
-    released: Instant,
-    age_us: u32,
-    decided: Instant,
-}
-
-/// The timing of an answer that the edge does not play yet.
-#[derive(Debug)]
-struct PendingTiming {
-    response: ResponseId,
-    heard: Heard,
-    first_audio: Option<Instant>,
-    first_frame: Option<Instant>,
 }
 
 impl Conversation {
@@ -486,7 +467,10 @@ impl Conversation {
         let Some(heard) = self.owed else { return };
         let Some(response) = self.respond(now) else { return };
         self.owed = None;
-        self.timings.truncate(crate::outgoing::MAX_ITEMS);
+        if self.timings.len() == crate::outgoing::MAX_ITEMS {
+            // Of a response that failed: it will never play.
+            self.timings.pop_front();
+        }
         self.timings.push_back(PendingTiming { response, heard, first_audio: None, first_frame: None });
     }
 
@@ -589,33 +573,6 @@ impl Conversation {
             let end = self.ear.end();
             self.act(now, end, action);
         }
-    }
-}
-
-impl PendingTiming {
-    fn complete(self, started: Instant) -> TurnTiming {
-        let Heard { arrived, released, age_us, decided } = self.heard;
-        let first_audio = self.first_audio.unwrap_or(started);
-        let first_frame = self.first_frame.unwrap_or(started);
-        let between = |from: Instant, to: Instant| {
-            u64::try_from(to.saturating_duration_since(from).as_micros()).unwrap_or(u64::MAX)
-        };
-        let mut timing = TurnTiming {
-            uplink_us: u64::from(age_us),
-            repair_us: between(arrived, released),
-            silence_us: between(released, decided),
-            backend_us: between(decided, first_audio),
-            encode_us: between(first_audio, first_frame),
-            playout_us: between(first_frame, started),
-            total_us: 0,
-        };
-        timing.total_us = timing.uplink_us
-            + timing.repair_us
-            + timing.silence_us
-            + timing.backend_us
-            + timing.encode_us
-            + timing.playout_us;
-        timing
     }
 }
 

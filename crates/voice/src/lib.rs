@@ -18,6 +18,7 @@ pub mod opus;
 mod outgoing;
 pub mod repair;
 mod resample;
+mod timing;
 mod turn;
 mod types;
 pub mod vad;

@@ -9,6 +9,8 @@
 
 mod conceal;
 mod packet;
+#[cfg(test)]
+mod tests;
 
 use std::ptr::NonNull;
 
