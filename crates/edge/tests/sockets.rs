@@ -1,146 +1,21 @@
-//! A whole edge on loopback sockets, with clients on a foreign stack.
+//! A whole edge on loopback sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on shall say where")]
 
 mod common;
 
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::OnceLock;
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use common::Client;
-use daemon::Metrics;
+use common::live::{Caller, StateDir, admin, agent, eventually, metric, metrics, start};
 use edge::{Config, Edge};
-
-fn metrics() -> Metrics {
-    static METRICS: OnceLock<Metrics> = OnceLock::new();
-    METRICS.get_or_init(|| Metrics::install().unwrap()).clone()
-}
-
-struct StateDir(std::path::PathBuf);
-
-impl StateDir {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fronthaul-edge-{name}-{}", std::process::id()));
-        Self(path)
-    }
-}
-
-impl Drop for StateDir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn start(name: &str, workers: usize) -> (Edge, StateDir) {
-    let state = StateDir::new(name);
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let config = Config {
-        workers,
-        media_bind: any,
-        http_bind: any,
-        admin_bind: any,
-        default_model: "echo".to_owned(),
-        models: [("echo".to_owned(), "echo".to_owned())].into(),
-        transceivers: vec![],
-        state_dir: state.0.clone(),
-        drain_timeout_ms: 500,
-        ..Config::default()
-    };
-    (Edge::start(config, metrics()).unwrap(), state)
-}
-
-struct Caller {
-    client: Client,
-    /// More than one: a client whose network changes, as the kernel of the edge sees it.
-    sockets: Vec<UdpSocket>,
-    sending: usize,
-    location: String,
-    url: String,
-}
-
-impl Caller {
-    fn dial(edge: &Edge) -> Self {
-        Self::dial_from(edge, vec![UdpSocket::bind("127.0.0.1:0").unwrap()])
-    }
-
-    fn dial_from(edge: &Edge, sockets: Vec<UdpSocket>) -> Self {
-        for socket in &sockets {
-            socket.set_nonblocking(true).unwrap();
-        }
-        let mut client = Client::new(Instant::now(), sockets[0].local_addr().unwrap());
-        let url = format!("http://{}", edge.http_addr());
-        let mut response = ureq::post(format!("{url}/v1/realtime/calls"))
-            .content_type("application/sdp")
-            .send(client.offer())
-            .unwrap();
-        assert_eq!(response.status(), 201);
-        let location = response.headers()["location"].to_str().unwrap().to_owned();
-        client.accept(&response.body_mut().read_to_string().unwrap());
-        Self { client, sockets, sending: 0, location, url }
-    }
-
-    /// One round: send, receive, time.
-    fn turn(&mut self) {
-        let now = Instant::now();
-        self.client.drain(now);
-        while let Some((to, datagram)) = self.client.outbox.pop_front() {
-            self.sockets[self.sending].send_to(&datagram, to).unwrap();
-        }
-        let mut buffer = [0; 2048];
-        let mut idle = true;
-        for socket in &self.sockets {
-            while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-                idle = false;
-                self.client.receive(Instant::now(), from, &buffer[..length]);
-            }
-        }
-        if self.client.timeout <= Instant::now() {
-            self.client.tick(Instant::now());
-        } else if idle {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn until(&mut self, what: &str, mut holds: impl FnMut(&Client) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !holds(&self.client) {
-            assert!(Instant::now() < deadline, "not within 20 s: {what}");
-            self.turn();
-        }
-    }
-
-    fn connect(&mut self) {
-        self.until("session.created", |client| client.connected && !client.messages.is_empty());
-    }
-}
-
-fn admin(edge: &Edge, path: &str) -> (u16, String) {
-    let url = format!("http://{}{path}", edge.admin_addr());
-    let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
-    let mut response = agent.get(url).call().unwrap();
-    (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
-}
-
-fn metric(edge: &Edge, name: &str) -> f64 {
-    let text = admin(edge, "/metrics").1;
-    let line = text.lines().find(|line| line.split_once(' ').is_some_and(|(key, _)| key == name));
-    line.unwrap_or_else(|| panic!("no {name} in {text}")).rsplit(' ').next().unwrap().parse().unwrap()
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within 10 s: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 #[test]
 fn a_call_is_echoed_hung_up_and_leaves_nothing() {
     let (edge, _state) = start("echo", 2);
     eventually("ready", || admin(&edge, "/readyz").0 == 200);
-    let mut caller = Caller::dial(&edge);
+    let mut caller = Caller::dial(&edge, "echo");
     caller.connect();
     assert!(caller.client.messages[0].contains("\"session.created\""));
     caller.client.say("hello");
@@ -162,9 +37,8 @@ fn a_call_is_echoed_hung_up_and_leaves_nothing() {
         stranger.send_to(&vec![u8::try_from(length).unwrap(); length], edge.media_addr()).unwrap();
     }
     let huge = "a".repeat(1 << 20);
-    let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
     let url = format!("{}/v1/realtime/calls", caller.url);
-    assert_eq!(agent.post(&url).content_type("application/sdp").send(&huge).unwrap().status(), 413);
+    assert_eq!(agent().post(&url).content_type("application/sdp").send(&huge).unwrap().status(), 413);
     caller.client.say("still here");
     caller.until("the echo after bad input", |client| client.messages.len() > 2);
 
@@ -189,7 +63,7 @@ fn two_source_ports_that_hash_to_different_workers_reach_one_session() {
     let mut found = false;
     for _ in 0..16 {
         let sockets = vec![UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap()];
-        let mut caller = Caller::dial_from(&edge, sockets);
+        let mut caller = Caller::dial_from(&edge, "echo", sockets);
         caller.connect();
         let before = metric(&edge, "fronthaul_edge_handovers_total");
         // Checks from the other port: they name their session, so they reach it wherever they arrive.
@@ -217,14 +91,14 @@ fn two_source_ports_that_hash_to_different_workers_reach_one_session() {
 #[test]
 fn a_stopping_edge_takes_no_call_closes_what_runs_and_ends() {
     let (edge, _state) = start("drain", 1);
-    let mut caller = Caller::dial(&edge);
+    let mut caller = Caller::dial(&edge, "echo");
     caller.connect();
     let began = Instant::now();
     edge.drain();
     eventually("not ready", || admin(&edge, "/readyz").0 == 503);
-    let agent = ureq::Agent::new_with_config(ureq::Agent::config_builder().http_status_as_error(false).build());
     let offer = Client::new(Instant::now(), "127.0.0.1:9".parse().unwrap()).offer();
-    let refused = agent.post(format!("{}/v1/realtime/calls", caller.url)).content_type("application/sdp").send(&offer);
+    let refused =
+        agent().post(format!("{}/v1/realtime/calls", caller.url)).content_type("application/sdp").send(&offer);
     let refused = refused.unwrap();
     assert_eq!((refused.status().as_u16(), refused.headers()["retry-after"].to_str().unwrap()), (503, "1"));
     edge.wait().unwrap();

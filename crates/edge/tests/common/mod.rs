@@ -1,6 +1,8 @@
 //! A client on a foreign stack (str0m), and a rig that drives it against worker cores in virtual time.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod live;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
