@@ -38,8 +38,8 @@ const BUFFER_BYTES: usize = 2048;
 /// No output of the engine's is larger: DTLS plaintext is at most 2^14 bytes, a certificate chain at most 2^16.
 const MAX_OUTPUT_BYTES: usize = 1 << 16;
 
-/// Datagrams of the server's kept until its ServerHello says which version is spoken. A flight of a server with a
-/// large certificate has 2-4 datagrams.
+/// Datagrams kept that came before what they need: the rest of a server's flight before its ServerHello, 2-4 with a
+/// large certificate, and application data before the end of the handshake, where SCTP sends one packet and waits.
 const MAX_EARLY: usize = 4;
 
 /// A deadline further away than this is the engine's way to say "none".
@@ -77,6 +77,8 @@ pub(crate) struct Dtls {
     phase: Phase,
     /// Handshake datagrams that overtook the ServerHello.
     early: Vec<Vec<u8>>,
+    /// Application data that overtook the client's last flight. The engine would drop it.
+    early_data: Vec<Vec<u8>>,
     outputs: VecDeque<Output>,
     deadline: Option<Instant>,
     /// The engine wants time to be monotonic.
@@ -107,6 +109,7 @@ impl Dtls {
             fingerprints,
             phase: Phase::Unverified,
             early: Vec::new(),
+            early_data: Vec::new(),
             outputs: VecDeque::new(),
             deadline: None,
             latest: now,
@@ -147,9 +150,21 @@ impl Dtls {
             self.early.push(datagram.to_vec());
             return Ok(());
         }
+        if self.phase != Phase::Connected && records::is_application_data(datagram) {
+            if undecided || self.early_data.len() == MAX_EARLY {
+                return Err(Discard::Dtls);
+            }
+            self.early_data.push(datagram.to_vec());
+            return Ok(());
+        }
         self.feed(now, datagram);
         for early in std::mem::take(&mut self.early) {
             self.feed(now, &early);
+        }
+        if self.phase == Phase::Connected {
+            for early in std::mem::take(&mut self.early_data) {
+                self.feed(now, &early);
+            }
         }
         Ok(())
     }
@@ -307,6 +322,7 @@ impl Dtls {
         self.engine = None;
         self.deadline = None;
         self.early = Vec::new();
+        self.early_data = Vec::new();
     }
 }
 

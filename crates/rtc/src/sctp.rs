@@ -47,6 +47,9 @@ const RECEIVE_WINDOW: usize = 512 * 1024;
 /// Bytes queued towards the client; further messages are refused.
 const SEND_QUEUE: usize = 2_000_000;
 
+/// First resend of INIT and COOKIE-ECHO, without a measured round trip.
+const SETUP_RESEND: Duration = Duration::from_millis(400);
+
 /// After an outage of 15 s the first resend follows within 3 s, not 10.
 const MAX_BACKOFF: Duration = Duration::from_secs(3);
 
@@ -111,6 +114,8 @@ impl Association {
             max_receiver_window_buffer_size: RECEIVE_WINDOW.max(receive_limit.saturating_mul(2)),
             max_send_buffer_size: SEND_QUEUE,
             per_stream_send_queue_limit: SEND_QUEUE,
+            t1_init_timeout: SETUP_RESEND,
+            t1_cookie_timeout: SETUP_RESEND,
             max_timer_backoff_duration: Some(MAX_BACKOFF),
             // Consent decides when a client is gone, not the association.
             max_retransmissions: None,

@@ -92,6 +92,15 @@ pub(super) fn starts_with_server_hello(datagram: &[u8]) -> bool {
         && HANDSHAKE_HEADER + fragment <= record
 }
 
+/// Whether the first record carries application data of the first keys: epoch 1 of DTLS 1.2, epoch 3 of 1.3.
+pub(super) fn is_application_data(datagram: &[u8]) -> bool {
+    match datagram {
+        [APPLICATION_DATA, _, _, 0, 1, ..] => true,
+        [first, ..] => (0x20..=0x3F).contains(first) && first & 0x03 == 3,
+        [] => false,
+    }
+}
+
 /// Whether the first record is an alert or data in the clear, which nobody may send once there are keys (case D07).
 pub(super) fn is_plain_after_handshake(datagram: &[u8]) -> bool {
     matches!(datagram, [ALERT | APPLICATION_DATA, _, _, 0, 0, ..])

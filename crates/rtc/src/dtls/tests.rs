@@ -217,6 +217,39 @@ fn a_repeated_last_flight_of_the_client_is_answered_again() {
     }
 }
 
+/// SCTP's first packet leaves right behind the client's last flight, and networks reorder. In DTLS 1.2 the client has to
+/// wait for our answer to that flight.
+#[test]
+fn data_ahead_of_the_clients_last_flight_is_kept_for_it() {
+    let (ours, theirs) = (Identity::generate(), Identity::generate());
+    let now = Instant::now();
+    let mut server = End::new(now, false, &ours, vec![fingerprint(&theirs)]);
+    let mut client = engine(&theirs, DTLS13, now);
+    for datagram in poll(&mut client) {
+        server.dtls.handle_datagram(now, &datagram).unwrap();
+    }
+    server.drain();
+    for datagram in std::mem::take(&mut server.outbox) {
+        client.handle_packet(&datagram).unwrap();
+    }
+    let last_flight = poll(&mut client);
+    for number in 0..6 {
+        client.send_application_data(&[number]).unwrap();
+        for datagram in poll(&mut client) {
+            let kept = server.dtls.handle_datagram(now, &datagram).is_ok();
+            assert_eq!(kept, usize::from(number) < MAX_EARLY);
+        }
+    }
+    server.drain();
+    assert_eq!((server.connected.is_some(), server.data.len()), (false, 0));
+    for datagram in &last_flight {
+        server.dtls.handle_datagram(now, datagram).unwrap();
+    }
+    server.drain();
+    assert!(server.connected.is_some());
+    assert_eq!(server.data, [[0], [1], [2], [3]]);
+}
+
 #[test]
 fn a_client_of_dtls_12_only_is_served() {
     let (ours, theirs) = (Identity::generate(), Identity::generate());

@@ -21,6 +21,9 @@ const STREAMS_MAX: usize = 8;
 /// 200 ms of 20 ms packets.
 const HELD_MAX: usize = 10;
 
+/// An Opus packet has 1275 bytes at most (RFC 6716 §3.4); header, extensions and tag come on top.
+const HELD_MAX_BYTES: usize = 1500;
+
 /// Later than this, audio is of no use to a conversation.
 const HELD_FOR: Duration = Duration::from_millis(200);
 
@@ -98,7 +101,7 @@ impl Media {
 
     /// Keeps a packet for the time there are keys.
     pub(super) fn hold(&mut self, now: Instant, path: Path, packet: &[u8]) -> Result<(), Discard> {
-        if self.setup.is_none() {
+        if self.setup.is_none() || packet.len() > HELD_MAX_BYTES {
             return Err(Discard::BeforeKeys);
         }
         while self.held.front().is_some_and(|held| now.saturating_duration_since(held.at) > HELD_FOR) {

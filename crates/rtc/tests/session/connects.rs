@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rtc::{Class, Event, classify};
+use sim::{Conditions, Loss};
 use str0m::config::DtlsVersion;
 
 use crate::pair::{DELAY, Pair, Plan, Way};
@@ -69,6 +70,25 @@ fn a_lost_datagram_of_ours_costs_far_less_than_a_second() {
             pair.until(Duration::from_secs(10), Pair::both_open);
             let cost = pair.sim.elapsed() - plain;
             assert!(!ours.get() || cost < Duration::from_millis(200), "active: {active}, datagram {lost}: {cost:?}");
+        }
+    }
+}
+
+#[test]
+fn under_loss_reordering_and_duplication_in_every_role() {
+    let wire = Conditions {
+        delay: DELAY,
+        jitter: Duration::from_millis(20),
+        loss: Loss::Uniform(0.1),
+        reorder: 0.1,
+        reorder_delay: Duration::from_millis(30),
+        duplicate: 0.1,
+    };
+    for seed in 0..30 {
+        for active in [true, false] {
+            let mut pair = Pair::new(Plan { active, seed, wire, ..Plan::default() });
+            // str0m repeats its INIT after 3, 9 and 21 s.
+            pair.until(Duration::from_secs(60), Pair::both_open);
         }
     }
 }

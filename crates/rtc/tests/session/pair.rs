@@ -31,6 +31,9 @@ pub(crate) struct Plan {
     /// We are the DTLS client.
     pub(crate) active: bool,
     pub(crate) version: DtlsVersion,
+    pub(crate) seed: u64,
+    /// Of both directions.
+    pub(crate) wire: Conditions,
     pub(crate) config: Config,
     /// Changes what was agreed before the session is built.
     pub(crate) tamper: fn(&mut Setup),
@@ -38,7 +41,8 @@ pub(crate) struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { active: true, version: DtlsVersion::Auto, config: Config::default(), tamper: |_| () }
+        let wire = Conditions { delay: DELAY, ..Conditions::default() };
+        Self { active: true, version: DtlsVersion::Auto, seed: SEED, wire, config: Config::default(), tamper: |_| () }
     }
 }
 
@@ -79,9 +83,8 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) fn new(plan: Plan) -> Self {
         str0m::crypto::from_feature_flags().install_process_default();
-        let mut sim = Sim::new(Instant::now(), SEED);
-        let wire = Conditions { delay: DELAY, ..Conditions::default() };
-        let (up, down) = (sim.add_wire(wire), sim.add_wire(wire));
+        let mut sim = Sim::new(Instant::now(), plan.seed);
+        let (up, down) = (sim.add_wire(plan.wire), sim.add_wire(plan.wire));
         let now = sim.now();
 
         let mut client = Rtc::builder().set_dtls_version(plan.version).set_sctp_max_buffered_amount(1 << 20).build(now);
@@ -146,6 +149,16 @@ impl Pair {
         client && server
     }
 
+    /// What both sides told, for the message of a failed assertion.
+    fn story(&self) -> String {
+        let short = |at: &Duration, event: &dyn std::fmt::Debug| {
+            let text: String = format!("{event:?}").chars().take(120).collect();
+            format!("{at:?} {text}\n")
+        };
+        let server = self.server_events.iter().map(|(at, event)| format!("session {}", short(at, event)));
+        server.chain(self.client_events.iter().map(|(at, event)| format!("client {}", short(at, event)))).collect()
+    }
+
     pub(crate) fn path(&self) -> Path {
         Path { local: server_address(), remote: self.source }
     }
@@ -158,7 +171,7 @@ impl Pair {
     pub(crate) fn until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) {
         let end = self.sim.elapsed() + limit;
         while !done(self) {
-            assert!(self.sim.elapsed() < end, "not within {limit:?}; {} events", self.server_events.len());
+            assert!(self.sim.elapsed() < end, "seed {}: not within {limit:?}\n{}", self.sim.seed(), self.story());
             self.step(None);
         }
     }
