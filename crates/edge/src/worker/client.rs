@@ -80,6 +80,9 @@ impl Client {
         match event {
             Event::Connected { .. } => {
                 self.connected = true;
+                if let Side::Remote(remote) = &mut self.side {
+                    remote.playout.open(now);
+                }
                 self.tell(edge_message::Kind::Connected(Connected {}), io);
                 let mut buffer = io.buffer();
                 while let Some(frame) = self.rtc.poll_held(now, &mut buffer) {

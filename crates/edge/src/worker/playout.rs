@@ -14,6 +14,7 @@
 //! * Slots never overlap: a frame's slot begins at or after the end of the frame before it.
 //! * A late driver never causes a burst: slots that passed whole are skipped, their frames move to the slots that follow.
 //! * Nothing of an utterance at or below the flushed one is ever sent.
+//! * Sound is followed by sound or by silent frames, never by nothing.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -43,6 +44,16 @@ const MAX_PAYLOAD_BYTES: usize = 1275;
 
 /// The longest Opus packet: 120 ms.
 const MAX_FRAME_SAMPLES: u32 = 5760;
+
+/// 20 ms of Opus silence: CELT, full band, mono, nothing coded (RFC 6716 §3.1).
+const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
+
+/// Samples of [`SILENCE`].
+const SILENCE_SAMPLES: u64 = 960;
+
+/// Silent frames after the last one with sound: a receiver left without packets stretches what it heard last into the
+/// pause. Three outlive a lost packet.
+const SILENT_FRAMES: u8 = 3;
 
 /// Payload buffers kept for reuse: one second of 20 ms frames and some.
 const MAX_SPARE: usize = 64;
@@ -106,7 +117,7 @@ pub struct DueFrame {
 /// Plain counters of one playout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Frames handed out.
+    /// Frames with sound handed out.
     pub sent: u64,
     /// Frames of flushed, unknown or overtaken utterances.
     pub stale: u64,
@@ -147,6 +158,8 @@ pub struct Playout {
     slot_end: u64,
     /// In a talkspurt: the next frame belongs at `slot_end`.
     running: bool,
+    /// Silent frames still owed to the receiver when there is no sound.
+    silent_left: u8,
     paused: bool,
     /// Utterances up to this one are never heard again.
     flushed: u32,
@@ -168,12 +181,19 @@ impl Playout {
             effects: VecDeque::new(),
             slot_end: 0,
             running: false,
+            silent_left: 0,
             paused: false,
             flushed: 0,
             playing: 0,
             next_report: None,
             stats: Stats::default(),
         }
+    }
+
+    /// The client can hear: a few silent frames set its receiver going before the first word.
+    pub fn open(&mut self, now: Instant) {
+        self.slot_end = self.slot_end.max(self.clock(now));
+        self.silent_left = SILENT_FRAMES;
     }
 
     /// Opens an utterance whose first frame is item sample `first_sample`. Stale ones and one too many are ignored: their
@@ -267,8 +287,12 @@ impl Playout {
     pub fn poll_frame(&mut self, now: Instant, payload: &mut Vec<u8>) -> Option<DueFrame> {
         self.settle(now);
         let clock = self.clock(now);
-        if self.paused || clock < self.slot_end {
+        if clock < self.slot_end {
             return None;
+        }
+        let sounding = self.utterances.front().is_some_and(|head| !self.paused && !head.frames.is_empty());
+        if !sounding {
+            return self.silence(clock, payload);
         }
         let head = self.utterances.front_mut()?;
         let mut frame = head.frames.pop_front()?;
@@ -280,8 +304,9 @@ impl Playout {
         } else {
             clock
         };
-        let marker = slot != self.slot_end || self.stats.sent == 0;
+        let marker = slot != self.slot_end || self.silent_left != SILENT_FRAMES;
         self.running = true;
+        self.silent_left = SILENT_FRAMES;
         self.slot_end = slot + samples;
         self.stats.sent += 1;
         self.playing = head.id;
@@ -296,6 +321,17 @@ impl Playout {
         }
         self.retire();
         Some(DueFrame { rtp_timestamp: low32(slot), marker })
+    }
+
+    /// A silent frame, if the receiver is still owed one.
+    fn silence(&mut self, clock: u64, payload: &mut Vec<u8>) -> Option<DueFrame> {
+        self.silent_left = self.silent_left.checked_sub(1)?;
+        // A late driver leaves a gap rather than a burst.
+        let slot = if clock - self.slot_end < SILENCE_SAMPLES { self.slot_end } else { clock };
+        self.slot_end = slot + SILENCE_SAMPLES;
+        payload.clear();
+        payload.extend_from_slice(&SILENCE);
+        Some(DueFrame { rtp_timestamp: low32(slot), marker: false })
     }
 
     /// The report that is due.
@@ -326,10 +362,13 @@ impl Playout {
     /// When to poll next.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let head = self.utterances.front()?;
-        let starving = self.running && head.started && !head.ended;
-        let frame = (!self.paused && (!head.frames.is_empty() || starving)).then(|| self.instant(self.slot_end));
-        [frame, self.next_report].into_iter().flatten().min()
+        let wanted = self.utterances.front().is_some_and(|head| {
+            let starving = self.running && head.started && !head.ended;
+            !self.paused && (!head.frames.is_empty() || starving)
+        });
+        let frame = (wanted || self.silent_left > 0).then(|| self.instant(self.slot_end));
+        let report = self.next_report.filter(|_| !self.utterances.is_empty());
+        [frame, report].into_iter().flatten().min()
     }
 
     /// Utterances that are open or still play.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{AHEAD_SAMPLES, Effect, EffectKind, Playout};
+use super::{AHEAD_SAMPLES, Effect, EffectKind, Playout, SILENCE};
 
 const FRAME: u32 = 960;
 
@@ -12,6 +12,8 @@ struct Rig {
     playout: Playout,
     /// (milliseconds since the begin, RTP timestamp, marker, first payload byte)
     sent: Vec<(u64, u32, bool, u8)>,
+    /// (milliseconds since the begin, RTP timestamp) of silent frames
+    silent: Vec<(u64, u32)>,
     effects: Vec<(EffectKind, u32, u64)>,
     reports: Vec<super::Report>,
 }
@@ -19,7 +21,7 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let begin = Instant::now();
-        Self { begin, now: begin, playout: Playout::new(begin), sent: vec![], effects: vec![], reports: vec![] }
+        Self { begin, now: begin, playout: Playout::new(begin), sent: vec![], silent: vec![], effects: vec![], reports: vec![] }
     }
 
     fn queue(&mut self, utterance: u32, tags: std::ops::Range<u8>) {
@@ -33,7 +35,12 @@ impl Rig {
         let mut payload = Vec::new();
         while let Some(due) = self.playout.poll_frame(self.now, &mut payload) {
             let at = u64::try_from((self.now - self.begin).as_millis()).unwrap();
-            self.sent.push((at, due.rtp_timestamp, due.marker, payload[0]));
+            if payload == SILENCE {
+                assert!(!due.marker, "silence starts no talkspurt");
+                self.silent.push((at, due.rtp_timestamp));
+            } else {
+                self.sent.push((at, due.rtp_timestamp, due.marker, payload[0]));
+            }
         }
         while let Some(Effect { kind, utterance, sent }) = self.playout.poll_effect() {
             self.effects.push((kind, utterance, sent));
@@ -116,6 +123,38 @@ fn timestamps_run_on_across_silence_and_the_marker_is_on_the_first_frame_after_i
 }
 
 #[test]
+fn a_client_that_can_hear_gets_three_silent_frames_first() {
+    let mut rig = Rig::new();
+    rig.run_to(5);
+    rig.playout.open(rig.now);
+    rig.drain();
+    rig.run_to(500);
+    assert_eq!(rig.silent, [(5, 240), (25, 1200), (45, 2160)]);
+    assert_eq!(rig.playout.poll_timeout(), None);
+    assert_eq!(rig.playout.stats(), &super::Stats::default());
+}
+
+#[test]
+fn sound_is_followed_by_three_silent_frames_whatever_ended_it() {
+    type End = fn(&mut Rig);
+    let ends: [(&str, End); 4] = [
+        ("its end", |rig| rig.playout.end(rig.now, 1)),
+        ("a pause", |rig| rig.playout.pause(rig.now)),
+        ("a flush", |rig| rig.playout.flush(rig.now, 1)),
+        ("an underrun", |_| {}),
+    ];
+    for (what, end) in ends {
+        let mut rig = Rig::new();
+        rig.playout.start(rig.now, 1, 0);
+        rig.queue(1, 0..2);
+        rig.run_to(20);
+        end(&mut rig);
+        rig.run_to(90);
+        assert_eq!(rig.silent, [(40, 1920), (60, 2880), (80, 3840)], "{what}");
+    }
+}
+
+#[test]
 fn the_next_utterance_follows_without_a_gap() {
     let mut rig = Rig::new();
     rig.playout.start(rig.now, 1, 0);
@@ -184,8 +223,8 @@ fn a_queue_that_runs_empty_is_one_underrun_and_playout_goes_on_when_a_frame_come
     rig.run_to(80);
     rig.playout.end(rig.now, 1);
     rig.run_to(200);
-    assert_eq!(rig.times(), [0, 20, 73, 93]);
-    assert_eq!(rig.sent[2].1, 73 * 48);
+    assert_eq!(rig.times(), [0, 20, 80, 100], "the silent frame at 60 lasts until 80");
+    assert_eq!(rig.sent[2].1, 80 * 48);
     assert!(rig.sent[2].2);
     assert_eq!(
         rig.effects,
