@@ -24,14 +24,40 @@ pub(crate) enum Up {
 /// From a transceiver, on a stream.
 #[derive(Debug, Clone)]
 pub(crate) enum Down {
-    Opened { session: SessionId, epoch: Epoch, slot: Slot },
-    Refused { session: SessionId, epoch: Epoch, reason: &'static str },
-    Message { session: SessionId, epoch: Epoch, message: TransceiverMessage },
+    Opened {
+        session: SessionId,
+        epoch: Epoch,
+        slot: Slot,
+    },
+    Refused {
+        session: SessionId,
+        epoch: Epoch,
+        reason: &'static str,
+    },
+    Message {
+        session: SessionId,
+        epoch: Epoch,
+        message: TransceiverMessage,
+    },
     UtteranceStart(UtteranceHeader),
-    UtteranceFrame { slot: Slot, epoch: u8, utterance: UtteranceId, samples: u32, payload: Vec<u8> },
-    UtteranceEnd { slot: Slot, epoch: u8, utterance: UtteranceId },
+    UtteranceFrame {
+        slot: Slot,
+        epoch: u8,
+        utterance: UtteranceId,
+        samples: u32,
+        payload: Vec<u8>,
+    },
+    UtteranceEnd {
+        slot: Slot,
+        epoch: u8,
+        utterance: UtteranceId,
+    },
     /// Overtakes what the stream still holds.
-    UtteranceReset { slot: Slot, epoch: u8, utterance: UtteranceId },
+    UtteranceReset {
+        slot: Slot,
+        epoch: u8,
+        utterance: UtteranceId,
+    },
 }
 
 /// A piece of a stream.
@@ -101,7 +127,7 @@ mod tests {
         let mut streams = Streams::default();
         let (one, two) = (StreamKey::Control, StreamKey::Session(SessionId(1), Epoch(1)));
         let (a, b, c) = (streams.send(one, 'a'), streams.send(one, 'b'), streams.send(two, 'c'));
-        assert_eq!(streams.arrive(b), []);
+        assert!(streams.arrive(b).is_empty());
         assert_eq!(streams.arrive(c), ['c']);
         assert_eq!(streams.arrive(a), ['a', 'b']);
     }
@@ -112,6 +138,6 @@ mod tests {
         let (a, b) = (streams.send(StreamKey::Control, 'a'), streams.send(StreamKey::Control, 'b'));
         assert_eq!(streams.arrive(a), ['a']);
         streams.reset(StreamKey::Control);
-        assert_eq!(streams.arrive(b), []);
+        assert!(streams.arrive(b).is_empty());
     }
 }

@@ -48,7 +48,11 @@ impl Node {
     }
 
     pub(crate) fn open(
-        &mut self, now: Instant, worker: usize, request: &OpenRequest, seed: u64,
+        &mut self,
+        now: Instant,
+        worker: usize,
+        request: &OpenRequest,
+        seed: u64,
     ) -> Result<Slot, &'static str> {
         let (session, epoch) = (SessionId(request.session), Epoch(request.epoch));
         if self.refusing || self.calls.len() >= self.seats {
@@ -71,7 +75,11 @@ impl Node {
     }
 
     pub(crate) fn message(
-        &mut self, now: Instant, worker: usize, (session, epoch): (SessionId, Epoch), message: EdgeMessage,
+        &mut self,
+        now: Instant,
+        worker: usize,
+        (session, epoch): (SessionId, Epoch),
+        message: EdgeMessage,
     ) {
         let mut seats = self.calls.iter_mut().filter(|((w, _), _)| *w == worker).map(|(_, seat)| seat);
         match seats.find(|seat| seat.session == session && seat.epoch == epoch) {

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use edge::directory::{Directory, HandOver};
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
-use edge::worker::{Gauges, LinkInput, Output, Worker, WorkerConfig};
+use edge::worker::{CloseCause, Gauges, LinkInput, Output, Worker, WorkerConfig};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rtc::Path;
@@ -37,6 +37,9 @@ const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
 /// Inputs at one virtual instant before the world says that its time stands still: a hundred clients' worth.
 const MAX_INPUTS_AT_ONCE: u32 = 20_000;
+
+/// RFC 8489 §5: the type of what a check begins with.
+const BINDING_REQUEST: [u8; 2] = [0, 1];
 
 /// Labels of the generators drawn from the seed.
 mod label {
@@ -140,6 +143,8 @@ struct Caller {
     arrival: usize,
     /// Nothing of its is sent any more.
     vanished: bool,
+    /// Its latest STUN request.
+    check: Vec<u8>,
 }
 
 /// Between one worker and one transceiver.
@@ -270,7 +275,7 @@ impl World {
         let (up, down) = (self.sim.add_wire(conditions), self.sim.add_wire(conditions));
         self.ends.insert(up, End::Edge { client: number });
         self.ends.insert(down, End::Client(number));
-        self.callers.push(Caller { client, session, up, down, arrival: 0, vanished: false });
+        self.callers.push(Caller { client, session, up, down, arrival: 0, vanished: false, check: Vec::new() });
         self.sim.log(&actor("client", number), "calls", session);
         self.drain_client(number);
         number
@@ -279,7 +284,7 @@ impl World {
     /// Signals a call and lets time pass until the client is connected and its events channel open.
     pub fn connect(&mut self, model: &str) -> usize {
         let client = self.call(model);
-        self.until("the client is connected and its channel open", Duration::from_secs(10), |world| {
+        self.until("the client is connected and its channel open", Duration::from_secs(20), |world| {
             world.client(client).connected.is_some() && world.client(client).channel_is_open()
         });
         client
@@ -301,6 +306,13 @@ impl World {
         self.callers[client].vanished = true;
         self.callers[client].client.close();
         self.sim.log(&actor("client", client), "vanishes", "");
+    }
+
+    /// Ends a client's call from the edge's side, as DELETE does.
+    pub fn hang_up(&mut self, client: usize) {
+        let session = self.callers[client].session;
+        self.edge.directory.close(session, CloseCause::HangUp);
+        self.drain_edge();
     }
 
     /// The kernel gives a client's datagrams to this worker's socket from here on.
@@ -343,6 +355,12 @@ impl World {
     #[must_use]
     pub fn address(&self, client: usize) -> SocketAddr {
         self.callers[client].client.address
+    }
+
+    /// The latest check that a client sent, for what can be made of it.
+    #[must_use]
+    pub fn check(&self, client: usize) -> &[u8] {
+        &self.callers[client].check
     }
 
     /// Lets time pass.
@@ -411,7 +429,8 @@ impl World {
     #[must_use]
     pub fn context(&self) -> String {
         let entries = self.sim.events().entries();
-        let tail = entries.iter().filter(|entry| !matches!(entry.event.as_str(), "hears" | "media"));
+        let tail =
+            entries.iter().filter(|entry| !matches!(entry.event.as_str(), "hears" | "media" | "channel_message"));
         let lines: Vec<String> = tail.map(ToString::to_string).collect();
         let shown = &lines[lines.len().saturating_sub(60)..];
         format!("seed {}, at {:?}\n{}", self.sim.seed(), self.sim.elapsed(), shown.join("\n"))
@@ -700,6 +719,9 @@ impl World {
         let caller = &mut self.callers[number];
         caller.client.drain(now, elapsed, &mut notes);
         while let Some((local, datagram)) = caller.client.outbox.pop_front() {
+            if rtc::classify(&datagram) == rtc::Class::Stun && datagram[..2] == BINDING_REQUEST {
+                caller.check.clone_from(&datagram);
+            }
             if !caller.vanished {
                 let path = Path { local, remote: caller.client.address };
                 self.sim.send(caller.up, Parcel::Datagram(path, datagram));

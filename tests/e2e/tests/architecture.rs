@@ -87,7 +87,8 @@ fn the_table_in_the_docs_is_this_one() {
         let row = docs.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
         let row = row.unwrap_or_else(|| panic!("{name} has no row in docs/ARCHITECTURE.md"));
         let last = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
-        let listed: BTreeSet<&str> = last.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "-").collect();
+        let listed: BTreeSet<&str> =
+            last.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "-").collect();
         assert_eq!(listed, allowed.iter().copied().collect(), "{name} in docs/ARCHITECTURE.md");
     }
 }
