@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -81,14 +81,14 @@ fn check_accepts_the_defaults_and_refuses_what_a_start_would_refuse() {
 #[test]
 fn up_names_every_port_that_is_taken_and_who_has_it() {
     let http = TcpListener::bind("127.0.0.1:0").unwrap();
-    let link = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (http, link) = (http.local_addr().map(|address| (http, address.to_string())).unwrap(), link);
-    let link_address = link.local_addr().unwrap().to_string();
+    let link = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let [http_address, link_address] =
+        [http.local_addr(), link.local_addr()].map(|address| address.unwrap().to_string());
     let free = "127.0.0.1:0";
     let text = refused(&[
         "up",
         "--http",
-        &http.1,
+        &http_address,
         "--link",
         &link_address,
         "--media",
@@ -100,7 +100,7 @@ fn up_names_every_port_that_is_taken_and_who_has_it() {
     ]);
     let holder = format!("address in use by process {} (", std::process::id());
     assert_eq!(text.matches(&holder).count(), 2, "{text}");
-    for part in ["2 problems", &format!("--http = \"{}\"", http.1), &format!("--link = \"{link_address}\"")] {
+    for part in ["2 problems", &format!("--http = \"{}\"", http_address), &format!("--link = \"{link_address}\"")] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
 }

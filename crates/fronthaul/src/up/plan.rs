@@ -29,7 +29,7 @@ impl Plan {
         let mut ports = Ports::default();
         let everywhere = everywhere(&options.advertise);
         let at = |given: Option<SocketAddr>, port| {
-            given.unwrap_or(SocketAddr::new(everywhere.unwrap_or(Ipv4Addr::LOCALHOST.into()), port))
+            given.unwrap_or_else(|| SocketAddr::new(everywhere.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port))
         };
         let media = ports.udp("--media", at(options.media, 3478));
         let http = ports.tcp("--http", at(options.http, 8080));
@@ -92,8 +92,9 @@ impl Plan {
 
     /// The page's address for a browser: the first advertised one, unless HTTP is bound to an address of its own.
     fn page(&self) -> SocketAddr {
+        let bound = self.http.ip();
         let advertised = self.advertise.first().and_then(|address| parse_advertised(address));
-        let host = if self.http.ip().is_unspecified() { advertised.unwrap_or(self.http.ip()) } else { self.http.ip() };
+        let host = advertised.filter(|_| bound.is_unspecified()).unwrap_or(bound);
         SocketAddr::new(host, self.http.port())
     }
 }
