@@ -79,13 +79,13 @@ test("the parrot repeats two turns of real speech, and nothing but them", async 
   const turns = servers.logs().split("\n").filter((line) => line.includes('"total_us"')).map((line) => JSON.parse(line));
   [0, 1].forEach((n) => {
     const total = ms(replies[n].from - spoken[n].to);
-    const { fields } = turns[n];
+    const turn = turns[n];
     const parts = ["uplink_us", "repair_us", "silence_us", "backend_us", "encode_us", "playout_us"].map((key) => [
       key.replace("_us", ""),
-      fields[key] / 1000,
+      turn[key] / 1000,
     ]);
     const server = parts.reduce((sum, [, value]) => sum + value, 0);
-    assert.ok(Math.abs(server - fields.total_us / 1000) < 0.01, "the transceiver's parts sum to its total");
+    assert.ok(Math.abs(server - turn.total_us / 1000) < 0.01, "the transceiver's parts sum to its total");
     const shown = [...parts, ["client and network", total - server]].map(([name, value]) => `${name} ${value.toFixed(1)}`);
     console.log(`end of speech to first reply audio ${total.toFixed(0)} ms = ${shown.join(" + ")}`);
     assert.ok(total < 700, `${total} ms from the end of speech to the reply`);
@@ -137,9 +137,8 @@ test("speech over the reply silences it at once, and is answered itself", async 
   assert.ok(pageSilence <= 250, `${pageSilence} ms until silence in the page`);
   assertRepeats(heard, replies[1], second);
 
-  const cut = events.find(({ type, response }) => type === "response.done" && response.status === "cancelled");
-  assert.equal(cut?.response.status_details.reason, "turn_detected");
-  assert.ok(types(events).includes("output_audio_buffer.cleared"));
+  // The parrot has said all of it to us long before it is played, so the response itself is done: its playout is cut.
+  assert.ok(types(events).includes("output_audio_buffer.cleared"), types(events).join());
   const truncated = events.find(({ type }) => type === "conversation.item.truncated");
   const played = ms(replies[0].to - replies[0].from);
   console.log(`truncated at ${truncated?.audio_end_ms} ms, heard ${played.toFixed(0)} ms of it`);
