@@ -15,8 +15,9 @@ use crate::seats::Seats;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
 const LAST_BACKOFF: Duration = Duration::from_secs(2);
 
-/// A lease is renewed each second; without three renewals it is over.
-const LEASE_LIFE: Duration = Duration::from_secs(3);
+/// A lease is renewed each second; without five renewals it is over. A transceiver that is gone is noticed sooner, by its
+/// link; this is for one that lives and lends no longer, and must not hit one that is merely busy.
+const LEASE_LIFE: Duration = Duration::from_secs(5);
 
 /// Keeps the lease of one transceiver, until the runtime ends.
 pub(super) async fn keep(

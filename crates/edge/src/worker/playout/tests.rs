@@ -21,7 +21,15 @@ struct Rig {
 impl Rig {
     fn new() -> Self {
         let begin = Instant::now();
-        Self { begin, now: begin, playout: Playout::new(begin), sent: vec![], silent: vec![], effects: vec![], reports: vec![] }
+        Self {
+            begin,
+            now: begin,
+            playout: Playout::new(begin),
+            sent: vec![],
+            silent: vec![],
+            effects: vec![],
+            reports: vec![],
+        }
     }
 
     fn queue(&mut self, utterance: u32, tags: std::ops::Range<u8>) {
