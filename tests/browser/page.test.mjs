@@ -39,6 +39,16 @@ test("a visitor connects with a key, talks, sees who speaks and what it took, an
     await until("its figures", async () => /\d ms/.test(await text("rtt")) && /\d %/.test(await text("loss")));
     await until("the end of its delay", async () => /\d ms/.test(await text("reply")));
     await shoot(page, "speaking-dark");
+    const drawn = await page.evaluate(() => {
+      const canvas = document.getElementById("strip");
+      const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+      let colored = 0;
+      for (let at = 0; at < pixels.length; at += 4) {
+        colored += pixels[at + 3] > 0 && Math.max(...pixels.slice(at, at + 3)) - Math.min(...pixels.slice(at, at + 3)) > 60;
+      }
+      return colored;
+    });
+    assert.ok(drawn > 1000, `${drawn} colored pixels in the strip`);
     const figures = await Promise.all(["setup", "rtt", "loss", "reply"].map(text));
     console.log(`set-up ${figures[0]}, round trip ${figures[1]}, loss ${figures[2]}, reply after ${figures[3]}`);
     assert.match(figures[0], /^\d+(\.\d)? ms$/);

@@ -61,7 +61,7 @@ impl Ear {
 
     /// Keeps enough for this much prefix padding and an onset.
     pub(crate) fn set_padding(&mut self, prefix_padding_ms: u32) {
-        self.keep = KEEP.max(u64::from(prefix_padding_ms + 100) * 48);
+        self.keep = KEEP.max(u64::from(prefix_padding_ms + 200) * 48);
     }
 
     /// 48 kHz media time behind the last sample.

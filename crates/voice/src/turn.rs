@@ -38,6 +38,8 @@ use crate::vad::FRAME_MEDIA;
 
 /// Frames of speech that make an onset.
 const ONSET: u32 = 3;
+/// How far before its first voiced frame an onset may reach back: 6 frames.
+const ATTACK: u64 = 6 * FRAME_MEDIA;
 /// Frames of speech that pause a reply.
 const TENTATIVE: u32 = 2;
 /// Within this after a voiced frame one more continues the speech: 200 ms.
@@ -131,6 +133,10 @@ pub(crate) struct Turns {
     run_from: u64,
     /// Loudest recent frame, decaying.
     peak: f32,
+    /// Quietest recent frame, rising.
+    quiet: f32,
+    /// Where the frames began that lie above [`Turns::quiet`] without a break.
+    above_from: Option<u64>,
     /// End of the last frame and when it came.
     media_end: u64,
     heard_at: Instant,
@@ -153,6 +159,8 @@ impl Turns {
             run: 0,
             run_from: 0,
             peak: 0.0,
+            quiet: f32::MAX,
+            above_from: None,
             media_end: 0,
             heard_at: now,
             heard_dtx: false,
@@ -250,18 +258,27 @@ impl Turns {
     /// One frame of 16 ms that ends at `end`: the detector's probability and how loud it is.
     ///
     /// The detector remembers: it still says speech up to 100 ms after the last sound. A frame more than 26 dB below the
-    /// loudest of the last half second is not itself voiced.
+    /// loudest of the last half second is not itself voiced. It is slow as well: the soft first sounds of a word are not
+    /// speech to it yet. What led up to the first voiced frame, above the quiet before it, belongs to the onset.
     pub(crate) fn frame(&mut self, now: Instant, end: u64, probability: f32, rms: f32) -> (bool, Option<Action>) {
         const FLOOR: f32 = 1.0 / 20.0;
         const DECAY: f32 = 0.97; // 16 ms frames: 8 dB in 480 ms.
+        const RISE: f32 = 1.02; // 5 dB in 480 ms: speech does not become the quiet it is held against.
+        const ABOVE: f32 = 2.0;
+        const SOFTEST: f32 = 33.0; // -60 dBFS: coding noise in digital silence is no attack.
         let threshold = self.vad.as_ref().map_or(0.5, |vad| vad.threshold);
         self.peak = rms.max(self.peak * DECAY);
         let voiced = probability >= threshold && rms > self.peak * FLOOR;
         self.media_end = end;
         self.heard_at = now;
         let start = end.saturating_sub(FRAME_MEDIA);
+        self.quiet = rms.min(self.quiet * RISE + 1.0);
+        self.above_from = (rms > self.quiet * ABOVE + SOFTEST).then(|| self.above_from.unwrap_or(start));
         if voiced {
-            self.run_from = if self.run == 0 { start } else { self.run_from };
+            if self.run == 0 {
+                let attack = self.above_from.unwrap_or(start).max(start.saturating_sub(ATTACK));
+                self.run_from = attack.max(self.spoken_to());
+            }
             self.run += 1;
         } else {
             self.run = 0;
@@ -312,6 +329,11 @@ impl Turns {
             }
             User::Quiet | User::Unheard { .. } => None,
         }
+    }
+
+    /// Behind the last voiced sample of speech that counted already: an onset does not reach into it.
+    fn spoken_to(&self) -> u64 {
+        self.span.map_or(0, |(_, to)| to)
     }
 
     fn judge(&mut self, now: Instant, end: u64, voiced: bool) -> Option<Action> {

@@ -254,3 +254,15 @@ fn every_rate_of_the_backend_gives_the_same_turn() {
         assert!(correlation > 0.6, "{rate}: {correlation}");
     }
 }
+
+#[test]
+fn a_soft_first_sound_belongs_to_the_onset() {
+    let mut bench = Bench::new(Config::default());
+    bench.say(&speech::silence(900));
+    let mut word = speech::speech(1000, 6);
+    word[..80 * 16].iter_mut().for_each(|sample| *sample /= 12);
+    bench.say(&word);
+    bench.run_ms(3500);
+    let from = bench.backend.spans[0].0 / 48;
+    assert!((860..=940).contains(&from), "the onset is at {from} ms, the sound began at 900");
+}
