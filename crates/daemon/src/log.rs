@@ -116,7 +116,7 @@ fn filter(key: &str, level: &str) -> Result<EnvFilter, Problem> {
         Problem::new(key, format_args!("{level:?}"), reason, fix)
     };
     // A word alone that is no level would be taken for the name of a target, and silence all others.
-    let bare = |part: &&str| !part.contains(['=', '[']) && part.trim().parse::<LevelFilter>().is_err();
+    let bare = |part: &&str| !part.contains(['=', '[']) && part.parse::<LevelFilter>().is_err();
     if let Some(word) = level.split(',').find(bare) {
         return Err(problem(&format_args!("{word:?} is no level")));
     }
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn levels_and_directives_are_accepted() {
-        for level in ["off", "INFO", "warn,edge=debug", "info, link::quic=trace", "[session]=debug"] {
+        for level in ["off", "INFO", "warn,edge=debug", "info,link::quic=trace", "[session]=debug"] {
             let mut problems = Problems::new();
             Config { level: level.to_owned(), ..Config::default() }.check(&mut problems);
             assert!(problems.is_empty(), "{level}: {problems:?}");
