@@ -37,6 +37,14 @@ pub struct Heard {
     pub payload: Vec<u8>,
 }
 
+impl Heard {
+    /// Whether it is one of the silent frames that follow sound.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.payload == [0xf8, 0xff, 0xfe]
+    }
+}
+
 /// What a client did or met in one step, for the log.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Note {
@@ -138,17 +146,28 @@ impl Client {
         self.events.iter().filter(move |(_, event)| event["type"] == name)
     }
 
-    /// Packets that arrived in a span of time, with `None` for each that is missing between two of a talkspurt.
-    pub fn heard_between(&self, from: Duration, to: Duration) -> Vec<Option<&[u8]>> {
-        let mut packets = Vec::new();
-        let mut next = None;
+    /// Packets with sound, in the order of their arrival.
+    pub fn sound(&self) -> impl Iterator<Item = &Heard> {
+        self.heard.iter().filter(|heard| !heard.is_silent())
+    }
+
+    /// Packets with sound that arrived in a span of time, in the order of their sending, with `None` for each that is
+    /// missing between two of them.
+    #[must_use]
+    pub fn sound_between(&self, from: Duration, to: Duration) -> Vec<Option<&[u8]>> {
         let mut heard: Vec<&Heard> = self.heard.iter().filter(|heard| (from..to).contains(&heard.at)).collect();
         heard.sort_by_key(|heard| heard.seq);
-        for heard in heard {
-            let missing = next.map_or(0, |next| heard.seq.saturating_sub(next));
+        let last = heard.iter().rposition(|heard| !heard.is_silent()).map_or(0, |last| last + 1);
+        let mut packets = Vec::new();
+        let mut next = None;
+        for heard in &heard[..last] {
+            // What is missing beside silence was silent.
+            let missing = next.filter(|_| !heard.is_silent()).map_or(0, |next| heard.seq.saturating_sub(next));
             packets.extend((0..missing).map(|_| None));
-            packets.push(Some(heard.payload.as_slice()));
-            next = Some(heard.seq + 1);
+            if !heard.is_silent() {
+                packets.push(Some(heard.payload.as_slice()));
+            }
+            next = (!heard.is_silent()).then_some(heard.seq + 1);
         }
         packets
     }

@@ -17,7 +17,7 @@ fn each_of_several_clients_hears_its_own_speech_only() {
     let context = world.context();
     assert_eq!((world.held().calls, world.held().seats), (clients.len(), CALLERS), "{context}");
     for (words, client) in (1..).zip(&clients) {
-        let heard = decode(world.client(*client).heard_between(Duration::ZERO, world.elapsed()));
+        let heard = decode(world.client(*client).sound_between(Duration::ZERO, world.elapsed()));
         for other in 1..=CALLERS {
             let likeness = likeness(&speech(1000, other), &heard);
             let expected = if other == words { likeness >= 0.75 } else { likeness <= 0.35 };

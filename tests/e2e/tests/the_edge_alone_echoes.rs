@@ -23,7 +23,7 @@ fn the_edge_alone_echoes_audio_and_messages() {
     assert_eq!(caller.event_names(), ["session.created"], "{context}");
     assert_eq!(caller.events[0].1["session"]["model"], "echo", "{context}");
     assert_eq!(caller.texts, ["not JSON, which is as good"], "{context}");
-    let heard = decode(caller.heard_between(began, world.elapsed()));
+    let heard = decode(caller.sound_between(began, world.elapsed()));
     let likeness = likeness(&said, &heard);
     assert!(likeness > 0.9, "{likeness}; {context}");
     // Each frame comes back after one round trip.

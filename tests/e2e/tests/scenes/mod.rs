@@ -1,5 +1,10 @@
 //! Scenes that play on good and on bad networks.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::print_stdout,
+    reason = "each test file uses a part; figures are for reading"
+)]
 
 use std::time::Duration;
 
@@ -81,14 +86,14 @@ pub fn says_and_is_answered(world: &mut World, client: usize, words: u32, slack:
 
     let context = world.context();
     let caller = world.client(client);
-    let reply = caller.heard_between(began, world.elapsed());
+    let reply = caller.sound_between(began, world.elapsed());
     let lasts = FRAME * u32::try_from(reply.len()).expect("a short reply");
     assert!(lasts.abs_diff(Duration::from_millis(1400)) <= Duration::from_millis(100), "it lasts {lasts:?}; {context}");
     let heard = decode(reply);
     let (own, other) = (likeness(&said, &heard), likeness(&speech(1400, words + 77), &heard));
     assert!(own >= 0.75 && other <= 0.3, "likeness {own}, to others {other}; {context}");
 
-    let first = caller.heard.iter().find(|heard| heard.at > began).expect("a reply").at;
+    let first = caller.sound().find(|heard| heard.at > began).expect("a reply").at;
     let waited = first - caller.spoken.last().copied().expect("spoken");
     assert!(waited <= Duration::from_millis(650) + slack, "{waited:?} from the end of speech; {context}");
     println!("after {waited:?} a reply of {lasts:?}; likeness {own:.2}, to others {other:.2}");
@@ -140,7 +145,7 @@ pub fn an_interruption_flushes(road: &Road, seed: u64) {
     since("transceiver1", "playout_paused");
     since("transceiver1", "playout_flushed");
     // What was on the wire before the pause is heard, and nothing after it: a packet that was overtaken is 30 ms late.
-    let last = caller.heard.last().expect("a reply").at - first;
+    let last = caller.sound().last().expect("a reply").at - first;
     let overtaken = if road.slack.is_zero() { Duration::ZERO } else { Duration::from_millis(30) };
     let limit = paused + there + road.access.jitter + overtaken;
     assert!(last <= limit, "heard {last:?} into the interruption; {context}");
@@ -152,7 +157,7 @@ pub fn an_interruption_flushes(road: &Road, seed: u64) {
     world.run(Duration::from_millis(3000) + road.slack);
     let context = world.context();
     let caller = world.client(client);
-    let heard = decode(caller.heard_between(began + Duration::from_millis(1000), world.elapsed()));
+    let heard = decode(caller.sound_between(began + Duration::from_millis(1000), world.elapsed()));
     let (own, cut) = (likeness(&second, &heard), likeness(&first_words(), &heard));
     assert!(own >= 0.75 && cut <= 0.3, "likeness {own}, to the reply that was cut {cut}; {context}");
     assert_eq!(caller.event_names().last(), Some(&"output_audio_buffer.stopped"), "{context}");
@@ -180,13 +185,14 @@ pub fn a_cough_pauses_and_resumes(road: &Road, seed: u64) {
     assert_eq!(caller.events_named("input_audio_buffer.speech_started").count(), 1, "{context}");
     assert_eq!(caller.events_named("response.created").count(), 1, "{context}");
     // Silence, and then the very next frame of the reply.
-    let gap = |pair: &[e2e::Heard]| pair[1].at.saturating_sub(pair[0].at);
-    let pauses: Vec<_> = caller.heard.windows(2).filter(|pair| gap(pair) > Duration::from_millis(130)).collect();
+    let sound: Vec<_> = caller.sound().collect();
+    let gap = |pair: &[&e2e::Heard]| pair[1].at.saturating_sub(pair[0].at);
+    let pauses: Vec<_> = sound.windows(2).filter(|pair| gap(pair) > Duration::from_millis(100)).collect();
     assert_eq!(pauses.len(), 1, "{pauses:?}; {context}");
     let paused = gap(pauses[0]);
     assert!(paused < Duration::from_millis(500) + road.slack, "paused for {paused:?}; {context}");
     assert!(pauses[0][0].at >= coughs, "{context}");
-    let reply = caller.heard_between(Duration::ZERO, world.elapsed());
+    let reply = caller.sound_between(Duration::ZERO, world.elapsed());
     let lasts = FRAME * u32::try_from(reply.len()).expect("a short reply");
     assert!(lasts.abs_diff(Duration::from_millis(2000)) <= Duration::from_millis(100), "it lasts {lasts:?}; {context}");
     let likeness = likeness(&first_words(), &decode(reply));
