@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use e2e::{Held, NodePlan, Plan, World};
 use edge::worker::CloseCause;
-use scenes::says_and_is_answered;
+use scenes::{good, says_and_is_answered};
 
 const FIRST: NodePlan = NodePlan { id: 1, seats: 10, refusing: true };
 const SECOND: NodePlan = NodePlan { id: 2, seats: 10, refusing: false };
@@ -38,7 +38,7 @@ fn a_call_that_the_first_transceiver_refuses_is_answered_by_the_next_one_at_the_
     assert_eq!(opens, expected, "{context}");
     assert_eq!((world.node(0).calls(), world.node(1).calls()), (0, 1), "{context}");
     assert_eq!(world.client(client).event_names(), ["session.created"], "{context}");
-    says_and_is_answered(&mut world, client, 1, Duration::ZERO);
+    says_and_is_answered(&mut world, client, 1, &good());
     assert_eq!(world.edge.seats.used(), 1, "{context}");
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use e2e::{Plan, World};
 use edge::worker::Gauges;
-use scenes::says_and_is_answered;
+use scenes::{good, says_and_is_answered};
 
 #[test]
 fn datagrams_that_reach_another_worker_are_handed_over_whole() {
@@ -16,7 +16,7 @@ fn datagrams_that_reach_another_worker_are_handed_over_whole() {
     assert_eq!(world.handed_over(), 0, "{}", world.context());
 
     world.arrive_at(client, 2);
-    says_and_is_answered(&mut world, client, 1, Duration::ZERO);
+    says_and_is_answered(&mut world, client, 1, &good());
     let context = world.context();
     let (owner, other) = (world.worker(0), world.worker(2));
     assert!(world.handed_over() > 200, "{} handed over; {context}", world.handed_over());
