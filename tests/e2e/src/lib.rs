@@ -25,11 +25,14 @@
 
 mod client;
 mod link;
+mod names;
 mod node;
+mod plan;
 mod speech;
 mod world;
 
 pub use client::{Client, Heard};
 pub use node::Node;
+pub use plan::{Access, Link, NodePlan, Plan};
 pub use speech::{decode, likeness, speech};
-pub use world::{Access, Held, Link, NodePlan, Plan, World};
+pub use world::{Held, World};

@@ -35,6 +35,11 @@ impl Node {
         Self { id, seats, refusing, next_slot: 1, calls: BTreeMap::new(), strays: 0 }
     }
 
+    /// In the log.
+    pub(crate) fn name(&self) -> String {
+        format!("transceiver{}", self.id.0)
+    }
+
     /// Running calls.
     #[must_use]
     pub fn calls(&self) -> usize {

@@ -1,14 +1,12 @@
 //! Everything together, and the clock.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ::link::ids::{EdgeId, Epoch, SessionId, TransceiverId, UtteranceId};
-use ::link::proto::{edge_message, playout_effect, transceiver_message};
 use ::link::route::RouteKeys;
 use bytes::Bytes;
 use edge::directory::{Directory, HandOver};
@@ -18,13 +16,14 @@ use edge::worker::{CloseCause, Gauges, LinkInput, Output, Worker, WorkerConfig};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rtc::Path;
-use serde_json::Value;
-use sim::{Conditions, Delivery, Log, Loss, Sim, Step, WireId};
+use sim::{Delivery, Log, Sim, Step, WireId};
 use transceiver::call::CallOutput;
 
 use crate::client::{Client, Note};
 use crate::link::{Down, Piece, StreamKey, Streams, Up};
+use crate::names::{EventIds, actor, edge_message_name, event_name, transceiver_message_name};
 use crate::node::Node;
+use crate::plan::{Access, Link, NodePlan, Plan};
 
 /// Where the edge is.
 const EDGE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1)), 3478);
@@ -48,72 +47,6 @@ mod label {
     pub(super) const ROUTE_KEYS: u64 = 3;
     pub(super) const GARBAGE: u64 = 4;
     pub(super) const WORKERS: u64 = 100;
-}
-
-/// The network between clients and edge, one way.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Access {
-    /// Defaults to 0.
-    pub delay: Duration,
-    /// Added to it, at most. Defaults to 0.
-    pub jitter: Duration,
-    /// Probability of loss. Defaults to 0.
-    pub loss: f64,
-    /// Probability to come 30 ms late. Defaults to 0.
-    pub reorder: f64,
-}
-
-/// The link, one way.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Link {
-    /// Defaults to 0.
-    pub delay: Duration,
-    /// Added to it, at most. Defaults to 0.
-    pub jitter: Duration,
-    /// Probability that a packet is lost: a datagram is gone then, a piece of a stream late by a retransmission, which is
-    /// three times the delay. Defaults to 0.
-    pub loss: f64,
-    /// Probability that a datagram comes 30 ms late. Defaults to 0.
-    pub reorder: f64,
-}
-
-/// A transceiver to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NodePlan {
-    /// Its id. The edge asks the one with the lowest first.
-    pub id: u32,
-    /// Calls it takes.
-    pub seats: usize,
-    /// It leases seats and refuses whoever comes.
-    pub refusing: bool,
-}
-
-/// A world to be.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// Of every random choice.
-    pub seed: u64,
-    /// Workers of the edge.
-    pub workers: usize,
-    /// Transceivers.
-    pub nodes: Vec<NodePlan>,
-    /// From clients to the edge and back.
-    pub access: Access,
-    /// From the edge to transceivers and back.
-    pub link: Link,
-}
-
-impl Default for Plan {
-    /// One worker, one transceiver, 10 ms to the edge and 5 ms from there, and nothing goes wrong.
-    fn default() -> Self {
-        Self {
-            seed: 1,
-            workers: 1,
-            nodes: vec![NodePlan { id: 1, seats: 100, refusing: false }],
-            access: Access { delay: Duration::from_millis(10), ..Access::default() },
-            link: Link { delay: Duration::from_millis(5), ..Link::default() },
-        }
-    }
 }
 
 /// What the wires carry.
@@ -783,87 +716,4 @@ pub struct Held {
     pub calls: usize,
     /// Workers that wait for a deadline.
     pub deadlines: usize,
-}
-
-impl Access {
-    fn conditions(self) -> Conditions {
-        let loss = if self.loss > 0.0 { Loss::Uniform(self.loss) } else { Loss::None };
-        let Self { delay, jitter, reorder, .. } = self;
-        Conditions { delay, jitter, loss, reorder, ..Conditions::default() }
-    }
-}
-
-impl Link {
-    fn datagrams(self) -> Conditions {
-        let loss = if self.loss > 0.0 { Loss::Uniform(self.loss) } else { Loss::None };
-        let Self { delay, jitter, reorder, .. } = self;
-        Conditions { delay, jitter, loss, reorder, ..Conditions::default() }
-    }
-
-    /// A lost packet is sent again after about a round trip and a half: the streams on the wire see it come late.
-    fn streams(self) -> Conditions {
-        let Self { delay, jitter, loss, .. } = self;
-        Conditions { delay, jitter, reorder: loss, reorder_delay: delay * 3, ..Conditions::default() }
-    }
-}
-
-impl Node {
-    fn name(&self) -> String {
-        format!("transceiver{}", self.id.0)
-    }
-}
-
-fn actor(kind: &str, number: usize) -> String {
-    format!("{kind}{number}")
-}
-
-fn event_name(event: &Value) -> &str {
-    event["type"].as_str().unwrap_or("untyped")
-}
-
-/// The ids in an event.
-struct EventIds<'a>(&'a Value);
-
-impl Display for EventIds<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let event = self.0;
-        let places = [&event["event_id"], &event["item_id"], &event["response_id"], &event["item"]["id"]];
-        let ids = places.into_iter().chain([&event["response"]["id"], &event["session"]["id"]]);
-        for (index, id) in ids.filter_map(Value::as_str).enumerate() {
-            write!(f, "{}{id}", if index == 0 { "" } else { " " })?;
-        }
-        Ok(())
-    }
-}
-
-fn edge_message_name(message: &::link::proto::EdgeMessage) -> &'static str {
-    match &message.kind {
-        Some(edge_message::Kind::Connected(_)) => "connected",
-        Some(edge_message::Kind::ChannelOpened(_)) => "channel_opened",
-        Some(edge_message::Kind::ChannelMessage(_)) => "channel_message",
-        Some(edge_message::Kind::ChannelClosed(_)) => "channel_closed",
-        Some(edge_message::Kind::OversizeFrame(_)) => "oversize_frame",
-        Some(edge_message::Kind::Closed(_)) => "client_closed",
-        Some(edge_message::Kind::Playout(effect)) => match effect.kind() {
-            playout_effect::Kind::Unspecified => "unspecified",
-            playout_effect::Kind::Started => "playout_started",
-            playout_effect::Kind::Paused => "playout_paused",
-            playout_effect::Kind::Resumed => "playout_resumed",
-            playout_effect::Kind::Flushed => "playout_flushed",
-            playout_effect::Kind::Finished => "playout_finished",
-            playout_effect::Kind::Underrun => "playout_underrun",
-        },
-        None => "empty",
-    }
-}
-
-fn transceiver_message_name(message: &::link::proto::TransceiverMessage) -> &'static str {
-    match &message.kind {
-        Some(transceiver_message::Kind::ChannelMessage(_)) => "channel_message",
-        Some(transceiver_message::Kind::Pause(_)) => "pause",
-        Some(transceiver_message::Kind::Resume(_)) => "resume",
-        Some(transceiver_message::Kind::Flush(_)) => "flush",
-        Some(transceiver_message::Kind::Close(_)) => "close",
-        None => "empty",
-    }
 }
