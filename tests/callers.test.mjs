@@ -11,8 +11,8 @@ import { startServers } from "./browser/lib/servers.mjs";
 import { prompt, writeWav } from "./browser/lib/speech.mjs";
 
 const PROMPTS = [
-  ...["vm-intro", "auth-incorrect", "tt-weasels", "agent-pass", "conf-getpin", "cannot-complete-as-dialed", "queue-youarenext"],
-  ...["vm-rec-name", "invalid", "demo-nomatch", "ss-noservice", "vm-starmain", "vm-whichbox", "something-terribly-wrong"],
+  ...["vm-intro", "auth-incorrect", "tt-weasels", "agent-pass", "conf-getconfno", "cannot-complete-as-dialed", "queue-youarenext"],
+  ...["vm-rec-name", "invalid", "demo-nomatch", "ss-noservice", "vm-starmain", "vm-whichbox", "vm-review-urgent"],
   ...["conf-noempty", "vm-mailboxfull", "vm-saveoper", "agent-newlocation", "agent-incorrect", "vm-tempgreeting"],
 ];
 

@@ -29,4 +29,4 @@ pub use config::{ConfigError, Source};
 pub use lifecycle::{Condition, Lifecycle, Phase};
 pub use problem::{Problem, Problems};
 pub use start::StartError;
-pub use telemetry::Metrics;
+pub use telemetry::{Metrics, counted, spawn_local};

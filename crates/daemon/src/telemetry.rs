@@ -3,11 +3,13 @@
 //! Hot paths count in plain integers of their own; shells copy them into `metrics` a few times per second.
 
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 
 use crate::StartError;
 use crate::log;
@@ -53,6 +55,7 @@ impl Metrics {
     fn read_process(&self) {
         let runtimes = self.runtimes.lock().unwrap_or_else(PoisonError::into_inner);
         let tasks: usize = runtimes.iter().map(|runtime| runtime.metrics().num_alive_tasks()).sum();
+        let tasks = tasks + LOCAL_TASKS.load(Ordering::Relaxed);
         gauge!("fronthaul_tokio_tasks").set(float(tasks));
         counter!("fronthaul_log_lines_dropped_total").absolute(log::dropped());
         if let Some(open) = open_descriptors() {
@@ -62,6 +65,36 @@ impl Metrics {
             gauge!("process_resident_memory_bytes").set(float(bytes));
         }
     }
+}
+
+/// Tasks of `LocalSet`s: no runtime's metrics know them.
+static LOCAL_TASKS: AtomicUsize = AtomicUsize::new(0);
+
+struct Alive;
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        LOCAL_TASKS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts a task of a `LocalSet` in `fronthaul_tokio_tasks`, from now until it ended or was dropped.
+pub fn counted<F: Future>(task: F) -> impl Future<Output = F::Output> {
+    LOCAL_TASKS.fetch_add(1, Ordering::Relaxed);
+    let alive = Alive;
+    async move {
+        let _alive = alive;
+        task.await
+    }
+}
+
+/// [`tokio::task::spawn_local`], counted.
+pub fn spawn_local<F>(task: F) -> JoinHandle<F::Output>
+where
+    F: Future + 'static,
+    F::Output: 'static,
+{
+    tokio::task::spawn_local(counted(task))
 }
 
 fn open_descriptors() -> Option<usize> {

@@ -149,7 +149,10 @@ impl Call {
             Ok(received) => {
                 let (length, source) = received?;
                 let Ok(contents) = buffer[..length].try_into() else { return Ok(()) };
-                Input::Receive(Instant::now(), Receive { proto: Protocol::Udp, source, destination: self.local, contents })
+                Input::Receive(
+                    Instant::now(),
+                    Receive { proto: Protocol::Udp, source, destination: self.local, contents },
+                )
             }
             Err(_) => Input::Timeout(Instant::now()),
         };

@@ -138,7 +138,8 @@ async fn serve(
 
 fn write(log: &Log, config: &Config, dir: Direction, datagram: &[u8], dropped: bool) {
     let Some(log) = log else { return };
-    let t_us = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
+    let t_us =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0));
     let entry = describe(t_us, dir, datagram, config.audio_level_id, dropped);
     let (Ok(mut line), Ok(mut file)) = (serde_json::to_vec(&entry), log.lock()) else { return };
     line.push(b'\n');
@@ -202,7 +203,15 @@ mod tests {
         let entry = |datagram: &[u8]| describe(7, Direction::Up, datagram, 1, false);
         assert_eq!(
             entry(&rtp),
-            Entry { t_us: 7, dir: Direction::Up, kind: "srtp", len: 24, seq: Some(0x1234), level: Some(42), dropped: false }
+            Entry {
+                t_us: 7,
+                dir: Direction::Up,
+                kind: "srtp",
+                len: 24,
+                seq: Some(0x1234),
+                level: Some(42),
+                dropped: false
+            }
         );
         assert_eq!(entry(&[0, 1]).kind, "stun");
         assert_eq!(entry(&[22]).kind, "dtls");

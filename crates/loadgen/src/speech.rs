@@ -4,14 +4,15 @@
 
 use std::path::Path;
 
-/// Samples per second of every recording compared here. Half of wide band keeps the pitch and formants that tell prompts
-/// apart, at a quarter of the cost.
-pub const RATE: usize = 8000;
+/// Samples per second of every recording compared here: wide band, as far as the codecs carry speech.
+pub const RATE: usize = 16_000;
 
 /// Half a second: the window in which the measure is taken.
 const WINDOW: usize = RATE / 2;
 /// 60 ms: how far a window may have slipped against its neighbors.
-const REACH: usize = RATE * 60 / 1000;
+const REACH: isize = 16 * 60;
+/// 150 ms: how far the begins of two recordings may differ.
+const SLIP: isize = 16 * 150;
 /// RMS of 10 ms from which it counts as sound.
 const LOUD: f32 = 0.01;
 
@@ -71,20 +72,39 @@ pub fn sounding(pcm: &[f32]) -> Option<std::ops::Range<usize>> {
     Some(first * STEP..(last + 1) * STEP)
 }
 
-/// Median over the windows of `heard` of the best normalized correlation with `said` within +-60 ms. Both begin with sound.
+/// Median over the windows of `said` of the best normalized correlation with `heard` within +-60 ms. Both begin with sound,
+/// within 150 ms of one another: a soft first sound may lie below what counts as sound on one side.
 #[must_use]
 pub fn likeness(heard: &[f32], said: &[f32]) -> f32 {
+    let offset = (-SLIP..=SLIP)
+        .step_by(4)
+        .map(|lag| (lag, correlation(heard, said, lag)))
+        .max_by(|(_, a), (_, b)| a.total_cmp(b))
+        .map_or(0, |(lag, _)| lag);
     let length = heard.len().min(said.len());
-    let mut found: Vec<f32> = (0..length / WINDOW).map(|n| best(heard, &said[n * WINDOW..][..WINDOW], n * WINDOW)).collect();
+    let window = |n: usize| {
+        let at = n * WINDOW;
+        let reach = offset - REACH..=offset + REACH;
+        reach.map(|lag| correlation(heard, &said[at..][..WINDOW], lag + signed(at))).fold(0.0, f32::max)
+    };
+    let mut found: Vec<f32> = (0..length / WINDOW).map(window).collect();
     found.sort_by(f32::total_cmp);
-    found.get(found.len() / 2).copied().unwrap_or(0.0)
+    match found.len() {
+        0 => 0.0,
+        even if even % 2 == 0 => f32::midpoint(found[even / 2 - 1], found[even / 2]),
+        odd => found[odd / 2],
+    }
 }
 
-fn best(heard: &[f32], said: &[f32], at: usize) -> f32 {
-    (at.saturating_sub(REACH)..=at + REACH)
-        .filter_map(|from| heard.get(from..from + WINDOW))
-        .map(|window| normalized(window, said))
-        .fold(0.0, f32::max)
+/// Of `said` with what lies `lag` samples into `heard`; what lies outside of it does not count.
+fn correlation(heard: &[f32], said: &[f32], lag: isize) -> f32 {
+    let skipped = lag.min(0).unsigned_abs();
+    let (Some(said), Some(heard)) = (said.get(skipped..), heard.get(lag.max(0).unsigned_abs()..)) else { return 0.0 };
+    normalized(heard, said)
+}
+
+fn signed(at: usize) -> isize {
+    isize::try_from(at).unwrap_or(isize::MAX)
 }
 
 fn normalized(a: &[f32], b: &[f32]) -> f32 {

@@ -89,10 +89,8 @@ impl Session {
     pub fn new(now: Instant, setup: Setup, identity: &Identity, config: Config, seed: [u8; 32]) -> Self {
         let timings = ice::Timings { setup: config.setup_timeout, consent: config.consent_timeout };
         let key = IntegrityKey::new(&setup.local_password);
-        let sctp = setup
-            .sctp
-            .as_ref()
-            .map(|sctp| Association::new(now, sctp, config.max_message_bytes, setup.dtls_active));
+        let sctp =
+            setup.sctp.as_ref().map(|sctp| Association::new(now, sctp, config.max_message_bytes, setup.dtls_active));
         Self {
             agent: Agent::new(now, key, &setup.local_ufrag, timings),
             dtls: Dtls::new(now, setup.dtls_active, identity, setup.fingerprints),

@@ -59,9 +59,9 @@ impl Ear {
         })
     }
 
-    /// Keeps enough for this much prefix padding and an onset.
+    /// Keeps enough for this much prefix padding and an onset: 160 ms that led up to it and the frames that made it.
     pub(crate) fn set_padding(&mut self, prefix_padding_ms: u32) {
-        self.keep = KEEP.max(u64::from(prefix_padding_ms + 200) * 48);
+        self.keep = KEEP.max(u64::from(prefix_padding_ms + 300) * 48);
     }
 
     /// 48 kHz media time behind the last sample.

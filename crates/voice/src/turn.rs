@@ -38,8 +38,8 @@ use crate::vad::FRAME_MEDIA;
 
 /// Frames of speech that make an onset.
 const ONSET: u32 = 3;
-/// How far before its first voiced frame an onset may reach back: 6 frames.
-const ATTACK: u64 = 6 * FRAME_MEDIA;
+/// How far before its first voiced frame an onset may reach back: 10 frames, a soft syllable.
+const ATTACK: u64 = 10 * FRAME_MEDIA;
 /// Frames of speech that pause a reply.
 const TENTATIVE: u32 = 2;
 /// Within this after a voiced frame one more continues the speech: 200 ms.

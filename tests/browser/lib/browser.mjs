@@ -29,7 +29,7 @@ export async function openBrowser(pcm, { args = [] } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "fronthaul-browser-"));
   const wav = join(folder, "microphone.wav");
   writeWav(wav, pcm);
-  const browser = await chromium.launch({
+  const server = await chromium.launchServer({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: [
       "--no-sandbox",
@@ -47,27 +47,29 @@ export async function openBrowser(pcm, { args = [] } = {}) {
       ...args,
     ],
   });
+  const browser = await chromium.connect(server.wsEndpoint());
   const context = await browser.newContext({ permissions: ["microphone"] });
-  const close = async () => {
-    await browser.close();
+  // Killed, it leaves as a phone without battery does: nothing is said to anybody.
+  const close = async ({ kill = false } = {}) => {
+    if (kill) await server.kill();
+    else await server.close();
     rmSync(folder, { recursive: true, force: true });
   };
-  return { browser, context, close };
+  return { context, close };
 }
 
 /** The harness page in a browser of its own. */
 export async function openHarness(pcm, options) {
   const server = await serveHarness();
-  const { browser, context, close } = await openBrowser(pcm, options);
+  const { context, close } = await openBrowser(pcm, options);
   const page = await context.newPage();
   page.on("pageerror", (error) => console.error("page:", error.message));
   await page.goto(`http://127.0.0.1:${server.address().port}/`);
   await page.waitForFunction(() => window.call);
   return {
     page,
-    browser,
-    close: async () => {
-      await close();
+    close: async (how) => {
+      await close(how);
       server.close();
     },
   };

@@ -2,6 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
+import { get } from "node:http";
 import { createServer } from "node:net";
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -115,7 +116,13 @@ export async function startServers({ workers = 2, edge = "", transceiver = "" } 
 
 /** `{ "name{label="value"}": number }` of a Prometheus page. */
 async function metrics(port) {
-  const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+  // A connection of its own, so that each reading finds the same: the one that reads.
+  const text = await new Promise((resolve, reject) => {
+    get({ host: "127.0.0.1", port, path: "/metrics", agent: false }, (response) => {
+      response.setEncoding("utf8");
+      response.toArray().then((parts) => resolve(parts.join("")), reject);
+    }).on("error", reject);
+  });
   const lines = text.split("\n").filter((line) => line && !line.startsWith("#"));
   return Object.fromEntries(lines.map((line) => [line.slice(0, line.lastIndexOf(" ")), Number(line.split(" ").at(-1))]));
 }

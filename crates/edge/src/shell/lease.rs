@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use link::ids::{EdgeId, TransceiverId};
-use link::proto::{HelloRequest, LeaseRequest};
+use link::proto::LeaseRequest;
 use link::quic::{Endpoint, Link};
 use tokio::time::{sleep, timeout};
 
+use super::links::hello;
 use crate::seats::Seats;
 
 /// Before a lost or refused link is dialed again: doubled with each failure.
@@ -58,15 +59,17 @@ async fn hold(
     seats: &Seats,
 ) -> Result<std::convert::Infallible, String> {
     let mut control = link.control();
-    let edge = u32::from(edge.0);
-    let request = HelloRequest { edge, software: concat!("fronthaul/", env!("CARGO_PKG_VERSION")).to_owned() };
-    let hello = timeout(LEASE_LIFE, control.hello(request))
+    let hello = timeout(LEASE_LIFE, control.hello(hello(edge)))
         .await
         .map_err(|_| "no answer to Hello".to_owned())?
         .map_err(|status| status.to_string())?
         .into_inner();
     seats.hello(transceiver, hello.models.clone());
-    let mut grants = control.lease(LeaseRequest { edge }).await.map_err(|status| status.to_string())?.into_inner();
+    let mut grants = control
+        .lease(LeaseRequest { edge: u32::from(edge.0) })
+        .await
+        .map_err(|status| status.to_string())?
+        .into_inner();
     tracing::info!(transceiver = transceiver.0, software = %hello.software, models = ?hello.models, "leasing seats");
     loop {
         let grant = timeout(LEASE_LIFE, grants.message())

@@ -6,12 +6,15 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use link::ids::{Epoch, SessionId, Slot, TransceiverId, UtteranceId};
+use daemon::spawn_local;
+use link::ids::{EdgeId, Epoch, SessionId, Slot, TransceiverId, UtteranceId};
 use link::proto::transceiver_client::TransceiverClient;
-use link::proto::{EdgeMessage, OpenRequest, ReleaseRequest, SessionHeader, UtteranceHeader, edge_message};
+use link::proto::{
+    EdgeMessage, HelloRequest, OpenRequest, ReleaseRequest, SessionHeader, UtteranceHeader, edge_message,
+};
 use link::quic::{Endpoint, Incoming, Link, SessionRx, SessionTx, UtteranceRx};
 use tokio::sync::mpsc;
-use tokio::task::{JoinSet, spawn_local};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::worker::Shell;
@@ -23,6 +26,9 @@ const LAST_BACKOFF: Duration = Duration::from_secs(2);
 
 /// A transceiver that has not answered Open by then does not get the call.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// As long as a lease lives without a word.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Release is told once; a transceiver that misses it notices that the session stream ended.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -88,26 +94,46 @@ impl Connected {
 pub(super) async fn keep(
     shell: Rc<Shell>,
     endpoint: Endpoint,
+    edge: EdgeId,
     transceiver: TransceiverId,
     address: SocketAddr,
 ) -> std::io::Result<()> {
     let mut backoff = FIRST_BACKOFF;
     loop {
         match endpoint.connect(address, transceiver).await {
-            Ok(link) => {
-                backoff = FIRST_BACKOFF;
-                let connected = Connected { control: link.control(), link: link.clone(), sessions: BTreeMap::new() };
-                shell.with_links(|links| links.insert(transceiver, connected));
-                let lost = serve(&shell, transceiver, &link).await;
-                tracing::debug!(transceiver = transceiver.0, reason = %lost, "link lost");
-                shell.with_links(|links| links.remove(&transceiver));
-                shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::LinkLost));
-            }
+            Ok(link) => match greet(&link, edge).await {
+                Ok(control) => {
+                    backoff = FIRST_BACKOFF;
+                    let connected = Connected { control, link: link.clone(), sessions: BTreeMap::new() };
+                    shell.with_links(|links| links.insert(transceiver, connected));
+                    let lost = serve(&shell, transceiver, &link).await;
+                    tracing::debug!(transceiver = transceiver.0, reason = %lost, "link lost");
+                    shell.with_links(|links| links.remove(&transceiver));
+                    shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::LinkLost));
+                }
+                Err(reason) => tracing::debug!(transceiver = transceiver.0, %reason, "no answer to Hello"),
+            },
             Err(error) => tracing::debug!(transceiver = transceiver.0, %error, "no link"),
         }
         sleep(backoff).await;
         backoff = (backoff * 2).min(LAST_BACKOFF);
     }
+}
+
+/// A link is up when Hello was answered: with TLS 1.3 a peer that refuses us does so after its side of the handshake. It
+/// also has control ready before the first call, which would wait for it otherwise.
+async fn greet(link: &Link, edge: EdgeId) -> Result<ControlClient, String> {
+    let mut control = link.control();
+    match timeout(HELLO_TIMEOUT, control.hello(hello(edge))).await {
+        Ok(Ok(_)) => Ok(control),
+        Ok(Err(status)) => Err(status.to_string()),
+        Err(_) => Err("timeout".to_owned()),
+    }
+}
+
+/// What this edge says of itself.
+pub(super) fn hello(edge: EdgeId) -> HelloRequest {
+    HelloRequest { edge: u32::from(edge.0), software: concat!("fronthaul/", env!("CARGO_PKG_VERSION")).to_owned() }
 }
 
 /// Takes what the transceiver opens, until the link is lost; its streams end with it.
@@ -117,7 +143,7 @@ async fn serve(shell: &Rc<Shell>, transceiver: TransceiverId, link: &Link) -> li
         tokio::select! {
             incoming = link.accept() => match incoming {
                 Ok(Incoming::Utterance(header, frames)) => {
-                    utterances.spawn_local(utterance(Rc::clone(shell), transceiver, header, frames));
+                    utterances.spawn_local(daemon::counted(utterance(Rc::clone(shell), transceiver, header, frames)));
                 }
                 // A transceiver opens nothing else; what it opens is dropped and so refused.
                 Ok(Incoming::Control(_) | Incoming::Session(..)) => {}

@@ -69,6 +69,7 @@ pub(super) fn run(start: Start) {
 }
 
 async fn serve(start: Start) -> std::io::Result<()> {
+    let edge = start.config.edge;
     let endpoint = Endpoint::client_on(&start.node, start.link_bind).map_err(std::io::Error::other)?;
     let shell = Rc::new(Shell {
         index: start.config.index,
@@ -91,13 +92,19 @@ async fn serve(start: Start) -> std::io::Result<()> {
         streams: Streams::default(),
     });
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn_local(receive(Rc::clone(&shell)));
-    tasks.spawn_local(serve_timer(Rc::clone(&shell)));
-    tasks.spawn_local(serve_mailbox(Rc::clone(&shell)));
-    tasks.spawn_local(snapshots(Rc::clone(&shell), start.board));
+    tasks.spawn_local(daemon::counted(receive(Rc::clone(&shell))));
+    tasks.spawn_local(daemon::counted(serve_timer(Rc::clone(&shell))));
+    tasks.spawn_local(daemon::counted(serve_mailbox(Rc::clone(&shell))));
+    tasks.spawn_local(daemon::counted(snapshots(Rc::clone(&shell), start.board)));
     for transceiver in start.transceivers {
         let id = TransceiverId(transceiver.id);
-        tasks.spawn_local(links::keep(Rc::clone(&shell), endpoint.clone(), id, transceiver.address));
+        tasks.spawn_local(daemon::counted(links::keep(
+            Rc::clone(&shell),
+            endpoint.clone(),
+            edge,
+            id,
+            transceiver.address,
+        )));
     }
     let result = tokio::select! {
         () = start.lifecycle.reached(Phase::Stopped) => Ok(()),

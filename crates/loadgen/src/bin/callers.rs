@@ -42,8 +42,11 @@ struct Line {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    let recordings =
-        options.recordings.iter().map(|path| Ok(Arc::new(speech::read_wav(path)?))).collect::<anyhow::Result<Vec<_>>>()?;
+    let recordings = options
+        .recordings
+        .iter()
+        .map(|path| Ok(Arc::new(speech::read_wav(path)?)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let calls: Vec<_> = recordings
         .iter()
         .map(|recording| {
@@ -57,7 +60,8 @@ async fn main() -> anyhow::Result<()> {
         reports.push(call.await??);
     }
 
-    let said: Vec<Vec<f32>> = recordings.iter().map(|pcm| sound_of(&speech::decimate(pcm, 48_000 / speech::RATE))).collect();
+    let said: Vec<Vec<f32>> =
+        recordings.iter().map(|pcm| sound_of(&speech::decimate(pcm, 48_000 / speech::RATE))).collect();
     let lines: Vec<Line> = reports
         .iter()
         .enumerate()

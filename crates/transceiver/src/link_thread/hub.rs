@@ -299,7 +299,7 @@ impl Hub {
         let to_worker = self.worker(worker);
         let refused = to_worker.borrow_mut().control(control);
         if let Err(control) = refused {
-            tokio::task::spawn_local(push_control(to_worker, control));
+            daemon::spawn_local(push_control(to_worker, control));
         }
     }
 }

@@ -85,12 +85,12 @@ pub(crate) async fn run(parts: Parts) {
         .collect();
     let hub = Rc::new(RefCell::new(Hub::new(seats, shared)));
     for (from_worker, ready) in outputs {
-        tokio::task::spawn_local(route_outputs(Rc::clone(&hub), from_worker, ready));
+        daemon::spawn_local(route_outputs(Rc::clone(&hub), from_worker, ready));
     }
     let (commands, mut requests) = mpsc::channel(COMMANDS);
     let (control, control_streams) = mpsc::channel(COMMANDS);
-    tokio::task::spawn_local(serve_grpc(Service::new(id, commands), control_streams));
-    tokio::task::spawn_local(accept_links(Rc::clone(&hub), endpoint.clone(), control));
+    daemon::spawn_local(serve_grpc(Service::new(id, commands), control_streams));
+    daemon::spawn_local(accept_links(Rc::clone(&hub), endpoint.clone(), control));
 
     let mut leases = tokio::time::interval(LEASE_INTERVAL);
     let mut metrics = tokio::time::interval(METRICS_INTERVAL);
@@ -171,9 +171,9 @@ async fn accept_links(hub: SharedHub, endpoint: Endpoint, control: mpsc::Sender<
     while let Some(link) = endpoint.accept().await {
         let Some(slots) = hub.borrow_mut().add_link(link.clone()) else { continue };
         tracing::info!(peer = %link.peer(), address = %link.remote_addr(), "link up");
-        let datagrams = tokio::task::spawn_local(read_datagrams(Rc::clone(&hub), link.clone(), slots));
+        let datagrams = daemon::spawn_local(read_datagrams(Rc::clone(&hub), link.clone(), slots));
         let (hub, control) = (Rc::clone(&hub), control.clone());
-        tokio::task::spawn_local(async move {
+        daemon::spawn_local(async move {
             let lost = accept_streams(&hub, &link, control).await;
             tracing::info!(peer = %link.peer(), reason = %lost, "link down");
             hub.borrow_mut().remove_link(Instant::now(), link.id());
@@ -194,7 +194,7 @@ async fn accept_streams(hub: &SharedHub, link: &Link, control: mpsc::Sender<Quic
                 let sending = Rc::clone(&borrowed.sending);
                 let reader = borrowed.session_stream(link.id(), &header).and_then(|(target, queues)| {
                     queues.attach(tx, &sending).then(|| {
-                        let reader = tokio::task::spawn_local(read_session(Rc::clone(hub), target, rx));
+                        let reader = daemon::spawn_local(read_session(Rc::clone(hub), target, rx));
                         queues.read_by(reader.abort_handle());
                     })
                 });

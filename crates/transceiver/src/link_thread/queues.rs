@@ -99,7 +99,7 @@ impl CallQueues {
         let (messages, outgoing) = mpsc::channel(MESSAGES);
         let (audio, utterances) = mpsc::channel(AUDIO);
         let (reset, resets) = watch::channel(0);
-        tokio::task::spawn_local(send_utterances(link, utterances, resets, Rc::clone(sending)));
+        daemon::spawn_local(send_utterances(link, utterances, resets, Rc::clone(sending)));
         Self { messages, outgoing: Some(outgoing), waiting_bytes: Rc::default(), audio, reset, reader: None }
     }
 
@@ -107,7 +107,7 @@ impl CallQueues {
     pub(super) fn attach(&mut self, stream: SessionTx<TransceiverMessage>, sending: &Rc<Sending>) -> bool {
         let Some(outgoing) = self.outgoing.take() else { return false };
         let waiting_bytes = Rc::clone(&self.waiting_bytes);
-        tokio::task::spawn_local(send_messages(stream, outgoing, waiting_bytes, Rc::clone(sending)));
+        daemon::spawn_local(send_messages(stream, outgoing, waiting_bytes, Rc::clone(sending)));
         true
     }
 
