@@ -25,7 +25,7 @@ async function serveHarness() {
 }
 
 /** Opens a browser whose microphone says `pcm` (16 kHz) once, from the moment it is opened. */
-export async function openBrowser(pcm, { args = [] } = {}) {
+export async function openBrowser(pcm, { loopback = true } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "fronthaul-browser-"));
   const wav = join(folder, "microphone.wav");
   writeWav(wav, pcm);
@@ -39,12 +39,11 @@ export async function openBrowser(pcm, { args = [] } = {}) {
       "--disable-background-networking",
       "--disable-component-update",
       "--disable-sync",
-      "--allow-loopback-in-peer-connection",
       "--autoplay-policy=no-user-gesture-required",
       "--use-fake-ui-for-media-stream",
       "--use-fake-device-for-media-stream",
       `--use-file-for-fake-audio-capture=${wav}%noloop`,
-      ...args,
+      ...(loopback ? ["--allow-loopback-in-peer-connection"] : []),
     ],
   });
   const browser = await chromium.connect(server.wsEndpoint());
