@@ -7,13 +7,17 @@
 //! # Which path is sent on
 //!
 //! The first checked path is selected at once: DTLS and SRTP wait for no nomination, because against a lite agent
-//! Chromium nominates only 115 ms later. A check with USE-CANDIDATE selects its path. A check without it adds its path
-//! or renews it, and moves nothing, until the selected path's life is over: then the path checked last takes its place.
+//! Chromium nominates only 115 ms later. From then on:
 //!
-//! Not implemented: a check from a new address that nominates nothing does not start a challenge there, so a client
-//! that never nominates anew after its address changed (Firefox) is without downlink until the old path's life ends;
-//! and a replayed check with USE-CANDIDATE from a foreign address moves the downlink, as nothing fresh is asked for
-//! before moving. Renomination (the NOMINATION attribute) is not offered and ignored.
+//! * A fresh authentic packet from a checked path selects and **proves** it ([`Agent::select`]). Clients that change their
+//!   address without nominating anew (Firefox after a NAT rebind) are followed so.
+//! * A check with USE-CANDIDATE selects its path as long as the selected one is not proven. Whoever sniffed a check can
+//!   send it again from elsewhere, so once there is something to lose, a check alone moves nothing.
+//! * When the life of the selected path is over, the path checked last takes its place, unproven.
+//!
+//! Not implemented: a challenge to a nominated path. A client that changes its address and sends no audio is followed
+//! with its next report or message, which may take 5 s. Renomination (the NOMINATION attribute) is not offered and
+//! ignored.
 //!
 //! # Consent
 //!
@@ -47,7 +51,7 @@ pub(crate) struct Timings {
 
 /// Authenticated checks of one session and what follows from them.
 ///
-/// Kinds of methods: input ([`Agent::handle_check`], [`Agent::handle_timeout`]), the deadline ([`Agent::poll_timeout`])
+/// Kinds of methods: input ([`Agent::handle_check`], [`Agent::select`], [`Agent::handle_timeout`]), the deadline ([`Agent::poll_timeout`])
 /// and queries ([`Agent::is_checked`], [`Agent::selected`]). After [`Agent::handle_timeout`] returned `None`, nothing is
 /// due before [`Agent::poll_timeout`].
 #[derive(Debug)]
@@ -61,6 +65,8 @@ pub(crate) struct Agent {
     paths: Vec<CheckedPath>,
     /// Always one of `paths`; `None` only while there are none.
     selected: Option<Path>,
+    /// A fresh authentic packet came from `selected`.
+    proven: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -79,10 +85,6 @@ pub(crate) enum CheckOutcome {
         added: bool,
         /// The path that had to go to make room: route it no more.
         displaced: Option<Path>,
-        /// The check carried USE-CANDIDATE.
-        nominated: bool,
-        /// [`Agent::selected`] is another path than before, or the first.
-        moved: bool,
     },
     /// With an error response; it changed nothing and is no consent.
     Refused(Refusal),
@@ -107,6 +109,7 @@ impl Agent {
             consent_deadline: Some(now + timings.setup),
             paths: Vec::with_capacity(PATHS_MAX),
             selected: None,
+            proven: false,
         }
     }
 
@@ -139,11 +142,19 @@ impl Agent {
             self.consent_deadline = Some(now + self.consent);
         }
         let (added, displaced) = self.renew(now, path);
-        let before = self.selected;
-        if check.nominates() || self.selected.is_none() {
+        if self.selected.is_none() || (check.nominates() && !self.proven) {
             self.selected = Some(path);
         }
-        Ok(CheckOutcome::Answered { added, displaced, nominated: check.nominates(), moved: self.selected != before })
+        Ok(CheckOutcome::Answered { added, displaced })
+    }
+
+    /// The client proved that it sits behind `path`: something authentic that nobody saw before came from there. Changes
+    /// nothing when the path is not a checked one.
+    pub(crate) fn select(&mut self, path: Path) {
+        if self.paths.iter().any(|checked| checked.path == path) {
+            self.selected = Some(path);
+            self.proven = true;
+        }
     }
 
     /// Takes one thing that is due out of the agent. Call until `None`.
@@ -159,6 +170,7 @@ impl Agent {
         let expired = self.paths.remove(0).path;
         if self.selected == Some(expired) {
             self.selected = self.paths.last().map(|checked| checked.path);
+            self.proven = false;
         }
         Some(Expired::Path(expired))
     }

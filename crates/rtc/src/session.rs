@@ -3,15 +3,13 @@
 //! # Who sends where
 //!
 //! DTLS is processed on any checked path at once and answered where it came from, never gated on nomination. Everything
-//! else goes to the client's current path, which is the latest of: the first checked path, a path that a check
-//! nominated, a checked path that the newest authentic packet came from. The last one serves clients that
-//! change address without nominating (Firefox after a NAT rebind), and undoes a replayed nomination with the client's next
-//! packet.
+//! else goes to the path that [`crate::ice`] selected; what proves a path to it is the end of the handshake, DTLS data, and
+//! the newest RTP or RTCP packet of a stream. Newest, because a recorded packet that never arrived is as authentic as
+//! a fresh one; of DTLS data the engine tells only that it is no replay.
 //!
 //! # Departures
 //!
-//! A nomination moves the downlink before anything fresh was received from its path, and the downlink is never
-//! sent to two paths at once.
+//! The downlink is never sent to two paths at once.
 
 mod media;
 mod types;
@@ -68,8 +66,6 @@ pub struct Session {
     dtls_active: bool,
     sctp: Option<Association>,
     media: Media,
-    /// The client's current path.
-    path: Option<Path>,
     /// Where the client's last DTLS datagram came from, while the handshake lasts.
     handshake_path: Option<Path>,
     /// Until DTLS is connected.
@@ -97,7 +93,6 @@ impl Session {
             dtls_active: setup.dtls_active,
             sctp,
             media: Media::new(now, setup.audio, &seed),
-            path: None,
             handshake_path: None,
             setup_deadline: Some(now + config.setup_timeout),
             report_deadline: None,
@@ -124,7 +119,7 @@ impl Session {
         match class {
             Class::Dtls => consumed(self.handshake(now, path, datagram)),
             Class::Rtp => self.audio(now, path, datagram),
-            Class::Rtcp => consumed(self.media.reports(now, datagram, &mut self.stats)),
+            Class::Rtcp => consumed(self.reports(now, path, datagram)),
             Class::Stun | Class::Unknown => Input::Discarded(Discard::UnknownProtocol),
         }
     }
@@ -133,7 +128,9 @@ impl Session {
     /// [`Event::Connected`]; the frame borrows `buffer`.
     pub fn poll_held<'a>(&mut self, now: Instant, buffer: &'a mut Vec<u8>) -> Option<MediaFrame<'a>> {
         let length = loop {
-            self.media.take_held(now, buffer)?;
+            if !self.media.take_held(now, buffer) {
+                return None;
+            }
             match self.media.open(now, buffer, &mut self.stats) {
                 Ok(opened) if opened.kind == Kind::Opus => break opened.length,
                 Ok(_) | Err(_) => {}
@@ -165,7 +162,7 @@ impl Session {
         if self.report_deadline.is_some_and(|deadline| deadline <= now) {
             self.report_deadline = Some(now + self.config.report_interval);
             if let Some(report) = self.media.write_report(now) {
-                self.transmit(self.path, report);
+                self.transmit(self.agent.selected(), report);
             }
         }
     }
@@ -205,7 +202,7 @@ impl Session {
         frame: OutgoingFrame<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Path, SendMediaError> {
-        let path = self.path.filter(|_| self.media.started()).ok_or(SendMediaError::NotConnected)?;
+        let path = self.agent.selected().filter(|_| self.media.started()).ok_or(SendMediaError::NotConnected)?;
         if !self.media.sends() || !self.media.seal(now, frame, out) {
             return Err(SendMediaError::NotNegotiated);
         }
@@ -246,7 +243,7 @@ impl Session {
         let mut response = Vec::with_capacity(128);
         let outcome = self.agent.handle_check(now, path, datagram, &mut response)?;
         self.transmits.push_back((path, response));
-        let CheckOutcome::Answered { added, displaced, nominated, .. } = outcome else { return Ok(()) };
+        let CheckOutcome::Answered { added, displaced } = outcome else { return Ok(()) };
         self.stats.checks_answered += 1;
         if let Some(displaced) = displaced {
             self.path_removed(displaced);
@@ -254,33 +251,29 @@ impl Session {
         if added {
             self.events.push_back(Event::PathAdded(path));
         }
-        if nominated || self.path.is_none() {
-            self.path = Some(path);
-        }
         // Behind the response, so that the client knows the pair when our ClientHello comes.
         self.dtls.start(now);
         self.pump(now, None)
     }
 
     fn handshake(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
+        self.dtls.handle_datagram(now, datagram)?;
         if !self.media.started() {
             self.handshake_path = Some(path);
         }
-        self.dtls.handle_datagram(now, datagram)?;
         self.pump(now, Some(path))
     }
 
     fn audio<'a>(&mut self, now: Instant, path: Path, datagram: &'a mut [u8]) -> Input<'a> {
         if !self.media.started() {
-            return consumed(self.media.hold(now, path, datagram));
+            return consumed(self.media.hold(now, datagram));
         }
         let opened = match self.media.open(now, datagram, &mut self.stats) {
             Ok(opened) => opened,
             Err(discard) => return Input::Discarded(discard),
         };
-        if opened.newest && self.path != Some(path) {
-            self.path = Some(path);
-            self.handshake_path = None;
+        if opened.newest {
+            self.proven(path);
         }
         match opened.kind {
             Kind::Opus => {}
@@ -292,6 +285,20 @@ impl Session {
             Some(frame) => Input::Media(frame),
             None => Input::Discarded(Discard::RtpMalformed),
         }
+    }
+
+    fn reports(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
+        let opened = self.media.reports(now, datagram, &mut self.stats)?;
+        if opened.newest {
+            self.proven(path);
+        }
+        opened.result
+    }
+
+    /// Something fresh and authentic came from `path`.
+    fn proven(&mut self, path: Path) {
+        self.agent.select(path);
+        self.handshake_path = None;
     }
 
     /// Moves what DTLS and SCTP have for each other, for the client and for the driver, until both are silent.
@@ -322,14 +329,18 @@ impl Session {
 
     fn dtls_output(&mut self, now: Instant, from: Option<Path>, output: dtls::Output) -> Result<(), Discard> {
         match output {
-            dtls::Output::Datagram(datagram) => self.transmit(self.handshake_path.or(self.path), datagram),
+            dtls::Output::Datagram(datagram) => {
+                self.transmit(self.handshake_path.or_else(|| self.agent.selected()), datagram);
+            }
             dtls::Output::Connected { version, profile, keys } => {
                 let Some(keys) = srtp::contexts(profile, &keys, self.dtls_active) else {
                     self.finish(now, CloseReason::DtlsFailed);
                     return Ok(());
                 };
                 self.media.start(keys);
-                self.path = from.or(self.path);
+                if let Some(path) = from {
+                    self.agent.select(path);
+                }
                 self.setup_deadline = None;
                 self.report_deadline = Some(now + self.config.report_interval);
                 self.events.push_back(Event::Connected { version, profile });
@@ -338,8 +349,9 @@ impl Session {
                 }
             }
             dtls::Output::Data(packet) => {
-                self.path = from.or(self.path);
-                self.handshake_path = None;
+                if let Some(path) = from {
+                    self.proven(path);
+                }
                 return self.sctp.as_mut().map_or(Err(Discard::Sctp), |sctp| sctp.handle_packet(now, &packet));
             }
             dtls::Output::Closed => self.finish(now, CloseReason::PeerClosed),
@@ -354,9 +366,6 @@ impl Session {
 
     fn path_removed(&mut self, path: Path) {
         self.events.push_back(Event::PathRemoved(path));
-        if self.path == Some(path) {
-            self.path = self.agent.selected();
-        }
         if self.handshake_path == Some(path) {
             self.handshake_path = None;
         }
@@ -377,7 +386,7 @@ impl Session {
         self.dtls.close(now);
         while let Some(output) = self.dtls.poll_output() {
             if let dtls::Output::Datagram(datagram) = output {
-                self.transmit(self.path, datagram);
+                self.transmit(self.agent.selected(), datagram);
             }
         }
         self.sctp = None;

@@ -126,6 +126,14 @@ fn ssrc_at(packet: &[u8], at: usize) -> Option<u32> {
     packet.get(at..)?.first_chunk().map(|ssrc| u32::from_be_bytes(*ssrc))
 }
 
+/// An authentic RTCP packet.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct OpenedRtcp {
+    pub(crate) plain: Vec<u8>,
+    /// No packet of its sender's is ahead of it.
+    pub(crate) newest: bool,
+}
+
 /// Opens what the client sends. One set of keys; a rollover counter and a replay window for each of the 8 SSRCs heard
 /// last.
 pub(crate) struct Receiver {
@@ -161,7 +169,7 @@ impl Receiver {
     }
 
     /// Opens an SRTCP packet (the control path: may allocate).
-    pub(crate) fn open_rtcp(&mut self, packet: &[u8]) -> Result<Vec<u8>, Discard> {
+    pub(crate) fn open_rtcp(&mut self, packet: &[u8]) -> Result<OpenedRtcp, Discard> {
         let ssrc = ssrc_at(packet, 4).ok_or(Discard::RtpMalformed)?;
         let index = match &self.rtcp {
             Cipher::Gcm(_) => gcm::rtcp_index(packet),
@@ -175,7 +183,7 @@ impl Receiver {
             Cipher::Cm(cm) => cm.open_rtcp(packet, ssrc, index),
         }?;
         self.rtcp_streams.accept(ssrc, index);
-        Ok(plain)
+        Ok(OpenedRtcp { plain, newest: self.rtcp_streams.highest(ssrc) == Some(index) })
     }
 
     /// SRTP packets refused since the last that opened. A client that restarts its sequence numbers under one SSRC

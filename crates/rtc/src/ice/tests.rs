@@ -57,16 +57,15 @@ fn path(port: u16) -> Path {
     Path { local: SocketAddr::from(([192, 0, 2, 1], 3478)), remote: SocketAddr::from(([198, 51, 100, 1], port)) }
 }
 
-fn answered(added: bool, nominated: bool, moved: bool) -> CheckOutcome {
-    CheckOutcome::Answered { added, displaced: None, nominated, moved }
-}
+const ADDED: CheckOutcome = CheckOutcome::Answered { added: true, displaced: None };
+const RENEWED: CheckOutcome = CheckOutcome::Answered { added: false, displaced: None };
 
 #[test]
 fn the_first_check_selects_its_path_without_nomination() {
     let mut f = Fixture::new();
     assert_eq!(f.agent.selected(), None);
     assert!(!f.agent.is_checked(path(1), f.now));
-    assert_eq!(f.check(path(1)), answered(true, false, true));
+    assert_eq!(f.check(path(1)), ADDED);
     assert_eq!(f.agent.selected(), Some(path(1)));
     assert!(f.agent.is_checked(path(1), f.now));
     assert!(!f.agent.is_checked(path(2), f.now));
@@ -76,19 +75,50 @@ fn the_first_check_selects_its_path_without_nomination() {
 fn a_check_without_nomination_adds_its_path_and_moves_nothing() {
     let mut f = Fixture::new();
     let _ = f.check(path(1));
-    assert_eq!(f.check(path(2)), answered(true, false, false));
+    assert_eq!(f.check(path(2)), ADDED);
     assert_eq!(f.agent.selected(), Some(path(1)));
     assert!(f.agent.is_checked(path(2), f.now));
 }
 
 #[test]
-fn nomination_moves_to_its_path_and_back() {
+fn nomination_moves_to_its_path_and_back_until_one_is_proven() {
     let mut f = Fixture::new();
     let _ = f.nominate(path(1));
-    assert_eq!(f.nominate(path(2)), answered(true, true, true));
-    assert_eq!(f.nominate(path(2)), answered(false, true, false));
-    assert_eq!(f.nominate(path(1)), answered(false, true, true));
+    assert_eq!(f.nominate(path(2)), ADDED);
+    assert_eq!(f.agent.selected(), Some(path(2)));
+    assert_eq!(f.nominate(path(2)), RENEWED);
+    assert_eq!(f.nominate(path(1)), RENEWED);
     assert_eq!(f.agent.selected(), Some(path(1)));
+    f.agent.select(path(1));
+    assert_eq!(f.nominate(path(2)), RENEWED);
+    assert_eq!(f.agent.selected(), Some(path(1)));
+}
+
+/// Once something fresh has come from a path, a check alone may be one that was recorded.
+#[test]
+fn a_proven_path_is_left_for_another_proven_one_alone() {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1));
+    f.agent.select(path(1));
+    let _ = f.nominate(path(2));
+    assert_eq!(f.agent.selected(), Some(path(1)));
+    f.agent.select(path(3));
+    assert_eq!(f.agent.selected(), Some(path(1)), "no check came from there");
+    f.agent.select(path(2));
+    assert_eq!(f.agent.selected(), Some(path(2)));
+}
+
+#[test]
+fn what_follows_an_expired_path_is_not_proven() {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1));
+    f.agent.select(path(1));
+    f.at(SECOND * 20);
+    let _ = f.check(path(2));
+    f.at(PATH_LIFETIME);
+    assert_eq!(f.due(), [Expired::Path(path(1))]);
+    let _ = f.nominate(path(3));
+    assert_eq!(f.agent.selected(), Some(path(3)));
 }
 
 /// The same remote address seen at two addresses of ours makes two paths.
@@ -97,7 +127,7 @@ fn paths_differ_by_their_local_address() {
     let mut f = Fixture::new();
     let other = Path { local: SocketAddr::from(([192, 0, 2, 2], 3478)), ..path(1) };
     let _ = f.check(path(1));
-    assert_eq!(f.nominate(other), answered(true, true, true));
+    assert_eq!(f.nominate(other), ADDED);
     assert_eq!(f.agent.selected(), Some(other));
 }
 
@@ -108,7 +138,7 @@ fn every_consent_check_is_answered() {
     let _ = f.nominate(path(1));
     for second in 1..100 {
         f.at(SECOND * second);
-        assert_eq!(f.check(path(1)), answered(false, false, false));
+        assert_eq!(f.check(path(1)), RENEWED);
         assert_eq!(f.out[..2], [0x01, 0x01], "success at {second} s");
         assert_eq!(f.due(), []);
     }
@@ -139,7 +169,7 @@ fn a_check_for_another_ufrag_is_dropped_though_its_key_is_right() {
 fn any_ufrag_of_the_client_is_taken() {
     let mut f = Fixture::new();
     let request = Request::empty().with(USERNAME, b"server:another").sealed();
-    assert_eq!(f.send(path(1), &request), Ok(answered(true, false, true)));
+    assert_eq!(f.send(path(1), &request), Ok(ADDED));
 }
 
 #[test]
@@ -149,7 +179,7 @@ fn i12_a_client_that_says_controlled_is_refused_then_switches_and_connects() {
     assert_eq!(f.send(path(1), &controlled.sealed()), Ok(CheckOutcome::Refused(Refusal::RoleConflict)));
     assert_eq!(f.out[..2], [0x01, 0x11]);
     assert_eq!(f.agent.selected(), None);
-    assert_eq!(f.nominate(path(1)), answered(true, true, true));
+    assert_eq!(f.nominate(path(1)), ADDED);
 }
 
 /// An unauthenticated ICE-CONTROLLED must not turn anybody's role.
@@ -179,10 +209,7 @@ fn a_ninth_path_displaces_the_one_checked_longest_ago_but_the_selected() {
     }
     let _ = f.check(path(2)); // renewed
     let outcome = f.check(path(9));
-    assert_eq!(
-        outcome,
-        CheckOutcome::Answered { added: true, displaced: Some(path(3)), nominated: false, moved: false }
-    );
+    assert_eq!(outcome, CheckOutcome::Answered { added: true, displaced: Some(path(3)) });
     assert_eq!(f.agent.paths().count(), PATHS_MAX);
     assert!(!f.agent.is_checked(path(3), f.now));
     assert_eq!(f.agent.selected(), Some(path(1)));
@@ -266,7 +293,7 @@ fn i11_the_first_check_may_come_until_the_setup_timeout() {
     assert_eq!(f.agent.poll_timeout(), Some(f.start + SETUP));
     f.at(SECOND * 8);
     assert_eq!(f.due(), []);
-    assert_eq!(f.check(path(1)), answered(true, false, true));
+    assert_eq!(f.check(path(1)), ADDED);
     assert_eq!(f.agent.poll_timeout(), Some(f.start + SECOND * 8 + CONSENT));
 }
 

@@ -10,7 +10,7 @@ use super::types::{MediaFrame, OutgoingFrame, Stats};
 use crate::rtcp::{Item, NtpClock, ReceiveStats, SendStats};
 use crate::rtp::{Header, Packet};
 use crate::sdp::AudioSetup;
-use crate::{Discard, Path, rtcp, srtp};
+use crate::{Discard, rtcp, srtp};
 
 /// RTP clock of Opus (RFC 7587 §4.1).
 const CLOCK_RATE: u32 = 48_000;
@@ -43,7 +43,6 @@ pub(super) struct Media {
 
 struct Held {
     at: Instant,
-    path: Path,
     packet: Vec<u8>,
 }
 
@@ -53,6 +52,14 @@ pub(super) struct Opened {
     pub(super) kind: Kind,
     /// No packet of its stream is ahead of it: where it came from is where the client is.
     pub(super) newest: bool,
+}
+
+/// What became of an authentic RTCP packet.
+pub(super) struct Reported {
+    /// No packet of its sender's is ahead of it.
+    pub(super) newest: bool,
+    /// Whether it contradicts itself somewhere.
+    pub(super) result: Result<(), Discard>,
 }
 
 /// By payload type.
@@ -100,7 +107,7 @@ impl Media {
     }
 
     /// Keeps a packet for the time there are keys.
-    pub(super) fn hold(&mut self, now: Instant, path: Path, packet: &[u8]) -> Result<(), Discard> {
+    pub(super) fn hold(&mut self, now: Instant, packet: &[u8]) -> Result<(), Discard> {
         if self.setup.is_none() || packet.len() > HELD_MAX_BYTES {
             return Err(Discard::BeforeKeys);
         }
@@ -110,21 +117,23 @@ impl Media {
         if self.held.len() == HELD_MAX {
             return Err(Discard::BeforeKeys);
         }
-        self.held.push_back(Held { at: now, path, packet: packet.to_vec() });
+        self.held.push_back(Held { at: now, packet: packet.to_vec() });
         Ok(())
     }
 
-    /// Takes the oldest held packet that is not too old, if there are keys.
-    pub(super) fn take_held(&mut self, now: Instant, buffer: &mut Vec<u8>) -> Option<Path> {
-        self.keys.as_ref()?;
-        loop {
-            let held = self.held.pop_front()?;
+    /// Takes the oldest held packet that is not too old, if there are keys. Whether there was one.
+    pub(super) fn take_held(&mut self, now: Instant, buffer: &mut Vec<u8>) -> bool {
+        if self.keys.is_none() {
+            return false;
+        }
+        while let Some(held) = self.held.pop_front() {
             if now.saturating_duration_since(held.at) <= HELD_FOR {
                 buffer.clear();
                 buffer.extend_from_slice(&held.packet);
-                return Some(held.path);
+                return true;
             }
         }
+        false
     }
 
     /// Opens an RTP packet in place.
@@ -178,9 +187,9 @@ impl Media {
     }
 
     /// Takes an RTCP packet (RFC 3550 §6.4, §6.6).
-    pub(super) fn reports(&mut self, now: Instant, packet: &[u8], stats: &mut Stats) -> Result<(), Discard> {
+    pub(super) fn reports(&mut self, now: Instant, packet: &[u8], stats: &mut Stats) -> Result<Reported, Discard> {
         let (_, receiver) = self.keys.as_mut().ok_or(Discard::BeforeKeys)?;
-        let plain = receiver.open_rtcp(packet)?;
+        let srtp::OpenedRtcp { plain, newest } = receiver.open_rtcp(packet)?;
         let mut result = Ok(());
         for item in rtcp::parse(&plain) {
             match item {
@@ -198,7 +207,7 @@ impl Media {
         if let Some(rtt) = self.sent.rtt() {
             stats.rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
         }
-        result
+        Ok(Reported { newest, result })
     }
 
     /// Our compound report, sealed.

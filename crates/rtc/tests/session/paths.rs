@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use rtc::{Class, Event, Path, classify};
+use rtc::{Class, Event, OutgoingFrame, Path, classify};
 
 use crate::pair::{Pair, Plan, Way, server_address};
 
@@ -43,19 +43,59 @@ fn are_forgotten_thirty_seconds_after_their_last_check() {
     assert!(pair.server_event(|event| matches!(event, Event::Closed(_))).is_none());
 }
 
-/// A check that was recorded and is sent again from elsewhere takes the downlink for one packet of the client's at most.
+/// A nominating check that was recorded and is sent again from elsewhere takes not one packet.
 #[test]
 fn are_not_taken_over_by_a_replayed_check() {
     let mut pair = Pair::open(Plan::default());
-    pair.echo = true;
-    pair.talk(10);
-    let check = pair.sent.iter().rfind(|(_, way, datagram)| *way == Way::Up && classify(datagram) == Class::Stun);
-    let check = check.unwrap().2.clone();
-    let attacker = Path { local: server_address(), remote: elsewhere() };
+    let (attacker, check) = attack(&mut pair);
     pair.inject(attacker, &check).unwrap();
+    let mut out = Vec::new();
+    let frame = OutgoingFrame { rtp_timestamp: 0, marker: false, payload: &[1] };
+    let now = pair.sim.now();
+    assert_eq!(pair.server.send_media(now, frame, &mut out), Ok(pair.path()));
+}
+
+/// A session keeps eight paths; what others add goes at the expense of others.
+#[test]
+fn in_use_are_not_displaced_by_checks_from_many_addresses() {
+    let mut pair = Pair::open(Plan::default());
+    pair.echo = true;
+    pair.talk(5);
+    let (attacker, check) = attack(&mut pair);
+    for port in 1..100 {
+        let mut path = attacker;
+        path.remote.set_port(port);
+        pair.inject(path, &check).unwrap();
+    }
+    assert!(pair.server_event(|event| *event == Event::PathRemoved(pair.path())).is_none());
     pair.run(Duration::from_millis(200));
     let before = pair.heard_by_client().len();
     pair.talk(10);
     pair.run(Duration::from_millis(200));
     assert_eq!(pair.heard_by_client().len(), before + 10);
+}
+
+/// A client that only listens still reports what it hears.
+#[test]
+fn are_followed_with_a_report_from_a_checked_address() {
+    let mut pair = Pair::open(Plan::default());
+    pair.source = elsewhere();
+    let new = pair.path();
+    pair.until(Duration::from_secs(30), |pair| {
+        let frame = OutgoingFrame { rtp_timestamp: 0, marker: false, payload: &[1] };
+        let now = pair.sim.now();
+        pair.server.send_media(now, frame, &mut Vec::new()) == Ok(new)
+    });
+    let old = Path { remote: crate::pair::client_address(), ..new };
+    assert!(pair.server_event(|event| *event == Event::PathRemoved(old)).is_none(), "it did not merely expire");
+}
+
+/// An address of somebody else's, and a recorded check that nominates.
+fn attack(pair: &mut Pair) -> (Path, Vec<u8>) {
+    let nominates = |datagram: &[u8]| {
+        classify(datagram) == Class::Stun && rtc::stun::Check::parse(datagram).is_ok_and(|check| check.nominates())
+    };
+    let check = pair.sent.iter().rfind(|(_, way, datagram)| *way == Way::Up && nominates(datagram));
+    let check = check.expect("the client nominated").2.clone();
+    (Path { local: server_address(), remote: elsewhere() }, check)
 }
