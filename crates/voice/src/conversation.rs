@@ -234,8 +234,9 @@ impl Conversation {
         let end = self.ear.end();
         self.give(end);
         let automatic = self.turns.end();
-        let span = automatic.or_else(|| self.turns.span()).filter(|(from, _)| *from >= turn.start);
-        let (from, to) = span.unwrap_or((turn.start, end));
+        // Speech that goes on over a commit began before the turn that has the rest of it.
+        let span = automatic.or_else(|| self.turns.span()).filter(|(_, to)| *to > turn.start);
+        let (from, to) = span.map_or((turn.start, end), |(from, to)| (from.max(turn.start), to));
         if automatic.is_some() {
             self.event(Event::SpeechStopped { turn: turn.id, audio_end_ms: to / 48 });
         }
@@ -276,8 +277,7 @@ impl Conversation {
         if let Some(generation) = &mut self.generation {
             generation.muted |= generation.began;
         }
-        self.turns.take_paused();
-        self.outgoing.flush(now, FlushReason::ClientCancelled, &mut self.out);
+        self.flush(now, FlushReason::ClientCancelled);
         self.settle(now);
     }
 
@@ -391,7 +391,7 @@ impl Conversation {
                 self.start_turn(end, onset);
             }
             Action::Interrupt { onset } => {
-                self.outgoing.flush(now, FlushReason::TurnDetected, &mut self.out);
+                self.flush(now, FlushReason::TurnDetected);
                 let cancelled = self.stop_generation();
                 self.owed = None;
                 self.start_turn(end, onset);
@@ -526,10 +526,19 @@ impl Conversation {
 
     /// Ends the active response and all playout.
     fn cut(&mut self, now: Instant, reason: FlushReason) {
-        self.turns.take_paused();
-        self.outgoing.flush(now, reason, &mut self.out);
+        self.flush(now, reason);
         if let Some(response) = self.stop_generation() {
             self.event(Event::ResponseCancelled { response, reason });
+        }
+    }
+
+    /// Ends all playout. A flush ends a pause of the edge's too; a pause that came behind the last frame has nothing to
+    /// flush and would hold the next reply.
+    fn flush(&mut self, now: Instant, reason: FlushReason) {
+        let paused = self.turns.take_paused();
+        let flushed = self.outgoing.flush(now, reason, &mut self.out);
+        if paused && !flushed {
+            self.out.push_back(Output::Resume);
         }
     }
 

@@ -276,8 +276,8 @@ impl Outgoing {
         first
     }
 
-    /// Throws all replies away; what the edge has of them is flushed.
-    pub(crate) fn flush(&mut self, now: Instant, reason: FlushReason, out: &mut VecDeque<Output>) {
+    /// Throws all replies away; what the edge has of them is flushed. `false`: it has nothing.
+    pub(crate) fn flush(&mut self, now: Instant, reason: FlushReason, out: &mut VecDeque<Output>) -> bool {
         self.again = None;
         self.paused = false;
         let mut up_to = None;
@@ -286,12 +286,12 @@ impl Outgoing {
             let Item { response, utterance, generated, sent, .. } = item;
             self.cuts.push_back(Cut { response, utterance, generated, sent, due: now + FLUSH_TIMEOUT });
         }
-        if let Some((utterance, stage)) = up_to {
-            out.push_back(Output::Flush { up_to: utterance, reason });
-            if stage == Stage::Open {
-                out.push_back(Output::UtteranceReset { utterance });
-            }
+        let Some((utterance, stage)) = up_to else { return false };
+        out.push_back(Output::Flush { up_to: utterance, reason });
+        if stage == Stage::Open {
+            out.push_back(Output::UtteranceReset { utterance });
         }
+        true
     }
 
     /// How far the edge is; news of an utterance that is no more is ignored.

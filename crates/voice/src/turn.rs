@@ -119,7 +119,8 @@ enum User {
     },
 }
 
-/// The machine. The invariant: every [`Action::Pause`] is followed by one [`Action::Resume`] or [`Action::Interrupt`].
+/// The machine. The invariant: every [`Action::Pause`] is followed by one [`Action::Resume`], or taken back by the caller
+/// ([`Turns::take_paused`]) when it cuts the reply or starts a turn.
 #[derive(Debug)]
 pub(crate) struct Turns {
     vad: Option<ServerVad>,
@@ -250,7 +251,7 @@ impl Turns {
         }
     }
 
-    /// Whether a pause is out. Cleared by the caller's cut of the reply as well.
+    /// Whether a pause is out; the caller takes it back.
     pub(crate) fn take_paused(&mut self) -> bool {
         std::mem::take(&mut self.paused)
     }
@@ -362,7 +363,6 @@ impl Turns {
                 }
                 let (onset, last) = (*onset, *last);
                 if *count >= self.commit_frames {
-                    self.paused = false;
                     self.user = User::Speaking { onset, last };
                     return Some(Action::Interrupt { onset });
                 }

@@ -41,6 +41,22 @@ fn a_manual_turn_is_all_that_was_said_since_the_last() {
 }
 
 #[test]
+fn speech_over_a_commit_is_in_two_turns_and_the_second_ends_where_it_ends() {
+    let mut bench = Bench::new(manual());
+    bench.say(&speech::silence(200));
+    bench.say(&speech::speech(1000, 42));
+    bench.run_ms(700);
+    assert!(bench.conversation.commit(bench.now));
+    bench.drain();
+    bench.run_ms(1300);
+    assert!(bench.conversation.commit(bench.now));
+    bench.drain();
+    let [(_, first_to), (from, to)] = bench.backend.spans[..] else { panic!("{:?}", bench.backend.spans) };
+    assert!(from.abs_diff(first_to) < 40 * 48, "{first_to}, then from {from}");
+    assert!(to.abs_diff(1200 * 48) < 60 * 48, "{to}");
+}
+
+#[test]
 fn an_empty_buffer_is_not_committed() {
     let mut bench = Bench::new(Config::default());
     assert!(!bench.conversation.commit(bench.now));

@@ -220,3 +220,23 @@ fn the_interrupting_turn_keeps_its_audio_without_a_gap() {
 fn flush_at((_, output): &(u64, Output)) -> bool {
     flush(output)
 }
+
+#[test]
+fn a_pause_that_came_behind_the_last_frame_does_not_hold_the_next_reply() {
+    let mut bench = in_a_reply(Config::default(), 1400);
+    bench.lenient = true;
+    // Asked for by the client, and never answered: something is left to interrupt when the reply is over.
+    bench.backend.delay = None;
+    assert!(bench.conversation.create_response(bench.now).is_some());
+    bench.say(&speech::speech(1500, 27));
+    while bench.count(pause) == 0 {
+        bench.run_ms(1);
+    }
+    let finished = voice::Playout::Finished { utterance: voice::Utterance(1), sent: 1400 * 48 };
+    bench.conversation.handle_playout(bench.now, finished);
+    bench.drain();
+    bench.run_ms(600);
+    assert_eq!(bench.conversation.state(), State::UserSpeaking);
+    assert_eq!((bench.count(flush), bench.count(resume)), (0, 1));
+    assert!(!bench.edge.is_paused());
+}
