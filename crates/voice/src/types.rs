@@ -28,7 +28,8 @@ pub struct Utterance(pub u32);
 /// To the backend.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BackendInput {
-    /// User audio of the running turn (prefix padding first, gap-free), at `Config::backend_rate`.
+    /// User audio of the running turn, prefix padding first, at `Config::backend_rate`. Without a gap, unless the user's
+    /// device sent nothing for more than a second: of that silence 1 s comes as samples.
     Audio {
         /// Mono.
         pcm: Vec<i16>,

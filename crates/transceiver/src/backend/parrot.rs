@@ -10,6 +10,9 @@ use super::Backend;
 /// Kept around the voiced part, in 48 kHz samples: 40 ms, so that soft onsets and ends are heard.
 const MARGIN: u64 = 48 * 40;
 
+/// Media times closer than this are one: 1 ms.
+const ROUNDING: u64 = 48;
+
 /// Audio given at once: 100 ms, as models do.
 const CHUNK_MS: usize = 100;
 
@@ -41,12 +44,13 @@ struct Saying {
     at: usize,
 }
 
-/// Gap-free audio and where voice lies in it.
+/// Audio and where voice lies in it.
 #[derive(Debug, Default)]
 struct Speech {
-    /// 48 kHz media time of the first sample.
-    begin: u64,
     pcm: Vec<i16>,
+    /// Where audio without a gap begins: its 48 kHz media time, and its place in `pcm`. A sender that is silent for more
+    /// than a second moves the clock without samples.
+    stretches: Vec<(u64, usize)>,
     /// First voiced sample and one past the last, 48 kHz media time.
     voiced: Option<(u64, u64)>,
 }
@@ -65,11 +69,11 @@ impl Parrot {
     }
 
     fn hear(&mut self, pcm: &[i16], media_time: u64) {
-        if self.hearing.pcm.is_empty() {
-            self.hearing.begin = media_time;
-        }
         let room = (self.rate * MAX_SECONDS).saturating_sub(self.hearing.pcm.len());
         let taken = pcm.len().min(room);
+        if taken > 0 && self.hearing.end(self.rate).is_none_or(|end| media_time > end + ROUNDING) {
+            self.hearing.stretches.push((media_time, self.hearing.pcm.len()));
+        }
         self.hearing.pcm.extend_from_slice(&pcm[..taken]);
         self.dropped += u64::try_from(pcm.len() - taken).unwrap_or(0);
     }
@@ -122,14 +126,27 @@ impl Backend for Parrot {
 }
 
 impl Speech {
+    /// 48 kHz media time behind the last sample.
+    fn end(&self, rate: usize) -> Option<u64> {
+        let (begin, at) = *self.stretches.last()?;
+        let samples = u64::try_from(self.pcm.len() - at).ok()?;
+        Some(begin + samples * 48_000 / u64::try_from(rate).ok()?.max(1))
+    }
+
+    /// Where a media time lies in `pcm`; one in a gap, where the gap is.
+    fn index(&self, time: u64, rate: usize) -> usize {
+        let next = self.stretches.partition_point(|(begin, _)| *begin <= time);
+        let until = self.stretches.get(next).map_or(self.pcm.len(), |(_, at)| *at);
+        let Some((begin, at)) = next.checked_sub(1).and_then(|last| self.stretches.get(last)) else { return 0 };
+        let samples = (time - begin).saturating_mul(u64::try_from(rate).unwrap_or(0)) / 48_000;
+        usize::try_from(samples).map_or(until, |samples| at.saturating_add(samples).min(until))
+    }
+
     /// The voiced part with its margins; everything when nobody told where voice lies.
     fn voiced_part(mut self, rate: usize) -> Vec<i16> {
         let Some((from, to)) = self.voiced else { return self.pcm };
-        let index = |time: u64| {
-            let samples = time.saturating_sub(self.begin) * u64::try_from(rate).unwrap_or(0) / 48_000;
-            usize::try_from(samples).unwrap_or(usize::MAX).min(self.pcm.len())
-        };
-        let (from, to) = (index(from.saturating_sub(MARGIN)), index(to.saturating_add(MARGIN)));
+        let (from, to) =
+            (self.index(from.saturating_sub(MARGIN), rate), self.index(to.saturating_add(MARGIN), rate));
         self.pcm.truncate(to.max(from));
         self.pcm.drain(..from);
         self.pcm
@@ -245,6 +262,31 @@ mod tests {
         parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
         assert!(said(&mut parrot).is_empty());
         assert!(parrot.saying.is_none());
+    }
+
+    #[test]
+    fn a_silence_without_samples_moves_no_voice() {
+        let mut parrot = Parrot::new(16_000);
+        parrot.handle(BackendInput::SpeechStarted { turn: TURN });
+        parrot.handle(BackendInput::Audio { pcm: ramp(0..8000), media_time: 0 });
+        // 20 s later.
+        parrot.handle(BackendInput::Audio { pcm: ramp(8000..16_000), media_time: 24_000 + 960_000 });
+        let voiced = (984_000 + 4800, 984_000 + 14_400);
+        parrot.handle(BackendInput::SpeechStopped { turn: TURN, from: voiced.0, to: voiced.1 });
+        parrot.handle(BackendInput::Commit { turn: TURN });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        assert_eq!(said(&mut parrot), ramp(9600 - 640..12_800 + 640));
+    }
+
+    #[test]
+    fn voice_on_both_sides_of_a_silence_without_samples_is_said() {
+        let mut parrot = Parrot::new(16_000);
+        parrot.handle(BackendInput::Audio { pcm: ramp(0..8000), media_time: 0 });
+        parrot.handle(BackendInput::Audio { pcm: ramp(8000..16_000), media_time: 24_000 + 960_000 });
+        parrot.handle(BackendInput::SpeechStopped { turn: TURN, from: 9600, to: 984_000 + 14_400 });
+        parrot.handle(BackendInput::Commit { turn: TURN });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        assert_eq!(said(&mut parrot), ramp(3200 - 640..12_800 + 640));
     }
 
     #[test]
