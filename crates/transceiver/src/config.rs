@@ -53,7 +53,7 @@ pub struct VoiceConfig {
     pub bitrate_bps: i32,
     /// Opus encoder complexity, 0 to 10: most of a call's CPU. Defaults to 5.
     pub complexity: i32,
-    /// Audio sent ahead of the edge's first playout report. Defaults to 1000.
+    /// Audio sent ahead of the edge's first playout report; the edge has room for 1000. Defaults to 1000.
     pub ahead_ms: u32,
     /// A response whose audio does not come for this long is given up. Defaults to 10000.
     pub response_timeout_ms: u32,
@@ -148,7 +148,7 @@ impl VoiceConfig {
         range("interrupt_commit_ms", self.interrupt_commit_ms.into(), 32, 2000);
         range("bitrate_bps", self.bitrate_bps.into(), 6000, 128_000);
         range("complexity", self.complexity.into(), 0, 10);
-        range("ahead_ms", self.ahead_ms.into(), 20, 10_000);
+        range("ahead_ms", self.ahead_ms.into(), 20, 1000);
         range("response_timeout_ms", self.response_timeout_ms.into(), 100, 600_000);
         range("max_turn_ms", self.max_turn_ms.into(), 1000, 600_000);
     }

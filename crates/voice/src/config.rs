@@ -15,7 +15,8 @@ pub struct Config {
     pub bitrate: i32,
     /// Opus encoder complexity 0..=10. Defaults to 5.
     pub complexity: i32,
-    /// Audio sent ahead of the edge's first playout report, in ms. Defaults to 1000.
+    /// Audio sent ahead of the edge's first playout report, in ms; at most 1000, which is what the edge has room for.
+    /// Defaults to 1000.
     pub ahead_ms: u32,
     /// Without a backend's next audio for this long the response is given up, in ms. Defaults to 10000.
     pub response_timeout_ms: u32,
@@ -50,7 +51,7 @@ impl Config {
         self.interrupt_commit_ms = self.interrupt_commit_ms.clamp(32, 2000);
         self.bitrate = self.bitrate.clamp(6000, 128_000);
         self.complexity = self.complexity.clamp(0, 10);
-        self.ahead_ms = self.ahead_ms.clamp(20, 10_000);
+        self.ahead_ms = self.ahead_ms.clamp(20, 1000);
         self.response_timeout_ms = self.response_timeout_ms.clamp(100, 600_000);
         self.max_turn_ms = self.max_turn_ms.clamp(1000, 600_000);
         self
