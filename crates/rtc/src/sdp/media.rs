@@ -92,8 +92,10 @@ pub(super) fn audio(session: &[Attribute<'_>], media: &Media<'_>, multiplexed: b
 
     let mut opus = None;
     let mut other = Vec::new();
+    let mut codecs = codecs(media);
     for format in media.formats.iter().filter_map(|format| payload_type(format)) {
-        let Some((name, clock)) = codec(media, format) else { continue };
+        // Taken out, so that a format listed again costs nothing.
+        let Some((name, clock)) = codecs[usize::from(format)].take() else { continue };
         if name.eq_ignore_ascii_case("opus") && clock == "48000" {
             opus = opus.or(Some(format));
         } else if name.eq_ignore_ascii_case("telephone-event") || name.eq_ignore_ascii_case("CN") {
@@ -152,16 +154,18 @@ fn payload_type(format: &str) -> Option<u8> {
     format.parse().ok().filter(|payload_type| matches!(payload_type, 0..=63 | 96..=127))
 }
 
-/// Encoding name and clock rate that `a=rtpmap` gives to a payload type.
-fn codec<'a>(media: &Media<'a>, payload_type: u8) -> Option<(&'a str, &'a str)> {
-    media.attributes.iter().filter(|attribute| attribute.name == "rtpmap").find_map(|attribute| {
-        let (mapped, encoding) = attribute.value.split_once(' ')?;
-        if mapped.parse() != Ok(payload_type) {
-            return None;
-        }
+/// Encoding name and clock rate that `a=rtpmap` gives to each payload type; of several lines the first counts.
+fn codecs<'a>(media: &Media<'a>) -> [Option<(&'a str, &'a str)>; 128] {
+    let mut codecs = [None; 128];
+    for attribute in media.attributes.iter().filter(|attribute| attribute.name == "rtpmap") {
+        let Some((payload_type, encoding)) = attribute.value.split_once(' ') else { continue };
         let mut fields = encoding.trim().split('/');
-        Some((fields.next()?, fields.next()?))
-    })
+        let Some(codec) = fields.next().zip(fields.next()) else { continue };
+        if let Some(place) = payload_type.parse().ok().and_then(|at: usize| codecs.get_mut(at)) {
+            place.get_or_insert(codec);
+        }
+    }
+    codecs
 }
 
 /// `a=extmap:<id>[/<direction>] <uri> [...]`, if the client may send it and its id fits the headers that may come.

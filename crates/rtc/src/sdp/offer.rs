@@ -1,5 +1,7 @@
 //! Which lines of an offer are taken (RFC 8829 §5.3, RFC 9143 §7.3).
 
+use std::collections::BTreeSet;
+
 use super::media::{self, AudioLine, DataLine, Unusable};
 use super::text::{Attribute, Description, Media, find};
 use super::transport::Transport;
@@ -55,8 +57,8 @@ impl Offer {
         let description = Description::read(text)?;
         let session = &description.session;
         let media = &description.media;
-        let groups = groups(session);
         check_mids(media)?;
+        let groups = groups(session, media);
 
         let mut usable: Vec<_> = media.iter().map(|line| usable(session, media, &groups, line)).collect();
         let Some(lead) = lead(&usable) else {
@@ -128,10 +130,9 @@ impl Offer {
 
 impl OfferedFormat {
     fn of(line: &Media<'_>) -> Self {
-        let explained = |format: &str| {
-            line.attributes.iter().any(|attribute| attribute.name == "rtpmap" && names_format(attribute, format))
-        };
-        let format = line.formats.iter().find(|format| explained(format)).unwrap_or(&line.formats[0]);
+        let maps = line.attributes.iter().filter(|attribute| attribute.name == "rtpmap");
+        let explained: BTreeSet<&str> = maps.filter_map(|map| Some(map.value.split_once(' ')?.0)).collect();
+        let format = line.formats.iter().find(|format| explained.contains(*format)).unwrap_or(&line.formats[0]);
         let attributes = line
             .attributes
             .iter()
@@ -172,17 +173,26 @@ impl Taken {
     }
 }
 
+/// Mids of lines, in the group's order.
 type Group<'a> = Vec<&'a str>;
 
-fn groups<'a>(session: &[Attribute<'a>]) -> Vec<Group<'a>> {
-    session
-        .iter()
-        .filter(|attribute| attribute.name == "group")
-        .filter_map(|attribute| {
-            let mut fields = attribute.value.split_ascii_whitespace();
-            (fields.next() == Some("BUNDLE")).then(|| fields.collect())
-        })
-        .collect()
+/// The BUNDLE groups. A mid counts in the first group that has it (RFC 9143 §7.1), and what names no line is left out:
+/// however much a group lists, it has a member for each m-line at most.
+fn groups<'a>(session: &[Attribute<'a>], media: &[Media<'a>]) -> Vec<Group<'a>> {
+    let mut unplaced: Vec<&str> = media.iter().filter_map(Media::mid).collect();
+    let mut groups = Vec::new();
+    for attribute in session.iter().filter(|attribute| attribute.name == "group") {
+        let mut fields = attribute.value.split_ascii_whitespace();
+        if fields.next() != Some("BUNDLE") {
+            continue;
+        }
+        let place = |mid| unplaced.iter().position(|other| *other == mid).map(|at| unplaced.swap_remove(at));
+        let group: Group<'a> = fields.filter_map(place).collect();
+        if !group.is_empty() {
+            groups.push(group);
+        }
+    }
+    groups
 }
 
 fn group_of<'g, 'a>(groups: &'g [Group<'a>], mid: Option<&str>) -> Option<&'g Group<'a>> {

@@ -23,6 +23,8 @@ pub(super) struct Media<'a> {
     pub(super) protocol: &'a str,
     /// Never empty.
     pub(super) formats: Vec<&'a str>,
+    /// Kept apart from the attributes, as lines are looked up by it.
+    mid: Option<&'a str>,
     pub(super) attributes: Vec<Attribute<'a>>,
 }
 
@@ -32,8 +34,15 @@ impl<'a> Media<'a> {
         find(&self.attributes, name)
     }
 
+    fn push(&mut self, attribute: Attribute<'a>) {
+        if attribute.name == "mid" {
+            self.mid.get_or_insert(attribute.value);
+        }
+        self.attributes.push(attribute);
+    }
+
     pub(super) fn mid(&self) -> Option<&'a str> {
-        self.find("mid").map(|mid| mid.value)
+        self.mid
     }
 
     /// Offered as dead (RFC 3264 §8.2), rather than as sharing another line's port (RFC 9143 §6).
@@ -83,7 +92,7 @@ impl<'a> Description<'a> {
                     let (name, value) = attribute.split_once(':').unwrap_or((attribute, ""));
                     let attribute = Attribute { line: number, name: name.trim(), value: value.trim() };
                     match description.media.last_mut() {
-                        Some(media) => media.attributes.push(attribute),
+                        Some(media) => media.push(attribute),
                         None => description.session.push(attribute),
                     }
                 }
@@ -123,5 +132,5 @@ fn media_line(line: usize, value: &str) -> Result<Media<'_>, OfferError> {
     if formats.is_empty() {
         return Err(malformed("names no format"));
     }
-    Ok(Media { line, kind, port, protocol, formats, attributes: Vec::new() })
+    Ok(Media { line, kind, port, protocol, formats, mid: None, attributes: Vec::new() })
 }

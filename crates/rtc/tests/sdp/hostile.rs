@@ -142,3 +142,27 @@ fn no_line_left_out_doubled_or_moved_to_the_end_panics() {
         }
     }
 }
+
+/// Lists in lists, of the largest size that is read. Whoever compares each with each is busy for minutes.
+#[test]
+fn an_offer_made_to_be_slow_is_not() {
+    let lines = (0..MEDIA_LINES_MAX).map(|n| {
+        let filler = "a=x\n".repeat(80);
+        format!("m=audio 0 UDP/TLS/RTP/SAVPF 111\n{filler}a=bundle-only\na=mid:{n}\n")
+    });
+    let lines: String = lines.collect();
+    let mids: String = (0..MEDIA_LINES_MAX).map(|n| format!(" {n}")).collect();
+    let groups = format!("v=0\na=group:BUNDLE{}{mids}\n{lines}", " z".repeat(18_000));
+
+    let formats = " 0".repeat(15_000);
+    let maps = |name: &str| format!("a=rtpmap:9 {name}/8000\n").repeat(1_500);
+    let codecs = format!("v=0\nm=audio 9 UDP/TLS/RTP/SAVPF{formats}\na=rtcp-mux\n{}", maps("G722"));
+    let refused = format!("{AUDIO}m=video 9 UDP/TLS/RTP/SAVPF{formats}\n{}", maps("VP8"));
+
+    for offer in [groups, codecs, refused] {
+        assert!(offer.len() <= OFFER_BYTES_MAX, "{} bytes", offer.len());
+        let begin = std::time::Instant::now();
+        let _ = Offer::parse(&offer);
+        assert!(begin.elapsed().as_secs() < 1, "{:?} for {}", begin.elapsed(), &offer[..60]);
+    }
+}
