@@ -1,6 +1,7 @@
-//! The HTTP listener: connections are bounded in number, and one that says nothing is closed.
+//! The HTTP listener: connections are bounded in number and in time, so that clients which stall cannot keep others out.
 
 use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,13 +10,25 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 /// Connections at once; the next one waits in the kernel. A call needs one for the length of its POST.
 const MAX_CONNECTIONS: usize = 1024;
 
-/// For the whole head of a request, and for the next request on a connection that is kept open: long enough for a page
-/// and its call, short enough that the descriptors of clients that are gone come back.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a connection may take.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// For the whole head of a request, and for the next request on a connection that is kept open: long enough for a
+    /// page and its call, short enough that the descriptors of clients that are gone come back.
+    head: Duration,
+    /// From accepting to the last request. The head is not all that can stall: bodies and answers can as well.
+    life: Duration,
+    /// For the request that runs when life is over.
+    last_request: Duration,
+}
+
+const PATIENCE: Patience =
+    Patience { head: Duration::from_secs(10), life: Duration::from_secs(20), last_request: Duration::from_secs(10) };
 
 /// Until accepting is tried again when the process is out of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
@@ -26,7 +39,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> io::Result<(
     loop {
         tokio::select! {
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(connection(stream, router.clone()))),
+                Ok((stream, _)) => drop(connections.spawn(connection(stream, router.clone(), PATIENCE))),
                 // The client is gone already, or we have no descriptor left: neither ends the listener.
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
@@ -38,11 +51,73 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> io::Result<(
     }
 }
 
-async fn connection(stream: TcpStream, router: Router) {
+async fn connection(stream: TcpStream, router: Router, patience: Patience) {
     // The answer to a POST is one small write; waiting to fill a segment would cost a round trip.
     let _ = stream.set_nodelay(true);
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(patience.head);
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
     // A client that breaks off is no news.
-    let _ = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)).await;
+    if timeout(patience.life, serving.as_mut()).await.is_err() {
+        serving.as_mut().graceful_shutdown();
+        let _ = timeout(patience.last_request, serving).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Bytes;
+    use axum::routing::{get, post};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const BRIEF: Patience = Patience {
+        head: Duration::from_secs(60),
+        life: Duration::from_millis(50),
+        last_request: Duration::from_millis(400),
+    };
+
+    async fn connect() -> (TcpStream, tokio::task::JoinHandle<()>) {
+        let slow = get(async || {
+            tokio::time::sleep(BRIEF.life * 3).await;
+            "late"
+        });
+        let router = Router::new()
+            .route("/body", post(async |_: Bytes| ()))
+            .route("/big", get(async || vec![0_u8; 64 << 20]))
+            .route("/slow", slow);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (server, _) = listener.accept().await.unwrap();
+        (client, tokio::spawn(connection(server, router, BRIEF)))
+    }
+
+    async fn ends(serving: tokio::task::JoinHandle<()>) {
+        timeout(Duration::from_secs(20), serving).await.expect("the connection is held forever").unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_client_that_stalls_in_its_body_loses_its_connection() {
+        let (mut client, serving) = connect().await;
+        client.write_all(b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nv=0").await.unwrap();
+        ends(serving).await;
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_its_answer_loses_its_connection() {
+        let (mut client, serving) = connect().await;
+        client.write_all(b"GET /big HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        ends(serving).await;
+    }
+
+    #[tokio::test]
+    async fn a_request_that_runs_at_the_end_of_a_connection_is_answered() {
+        let (mut client, serving) = connect().await;
+        client.write_all(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("late"), "{answer}");
+        ends(serving).await;
+    }
 }
