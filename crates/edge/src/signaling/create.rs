@@ -141,7 +141,8 @@ fn answer(
         setup: accepted.setup,
         call: CallInfo {
             model: model.to_owned(),
-            session_config: call.session_json.unwrap_or_default().to_owned(),
+            // The edge has no use for it, and would keep as many as it has seats of its own.
+            session_config: call.session_json.filter(|_| model != ECHO).unwrap_or_default().to_owned(),
             created_at: u64::from(unix_seconds),
         },
         seat,

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderName, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -51,6 +52,9 @@ pub fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
+/// The id in a path, which need not be text.
+type CallId = Result<Path<String>, PathRejection>;
+
 #[derive(Deserialize)]
 struct CreateQuery {
     model: Option<String>,
@@ -58,12 +62,16 @@ struct CreateQuery {
 
 async fn create(
     State(shared): State<Arc<Shared>>,
-    Query(query): Query<CreateQuery>,
+    query: Result<Query<CreateQuery>, QueryRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let parts = body::read(request).await.inspect_err(|_| {
+    let refused = |_: &ApiError| {
         shared.counts.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    })?;
+    };
+    let Query(query) = query
+        .map_err(|error| ApiError::invalid("invalid_query", "model", format!("{}.", error.body_text())))
+        .inspect_err(refused)?;
+    let parts = body::read(request).await.inspect_err(refused)?;
     let call = CreateCall { offer: &parts.sdp, model: query.model.as_deref(), session_json: parts.session.as_deref() };
     let created = create_call(&shared, Instant::now(), net::clock::unix_seconds(), &mut rand::rng(), call)?;
     tracing::info!(call = %created.id, "call answered");
@@ -72,15 +80,15 @@ async fn create(
     Ok((StatusCode::CREATED, headers, created.answer).into_response())
 }
 
-async fn end(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
-    let session = parse_id(&id).ok_or_else(|| no_such_call(&id))?;
+async fn end(State(shared): State<Arc<Shared>>, id: CallId) -> Result<StatusCode, ApiError> {
+    let (id, session) = read_id(id)?;
     if shared.directory.close(session, CloseCause::HangUp) { Ok(StatusCode::OK) } else { Err(no_such_call(&id)) }
 }
 
 /// A repeated hangup, whose first answer may have been lost, succeeds: ids cannot be guessed, so one that reads like an
 /// id was a call.
-async fn hang_up(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
-    let session = parse_id(&id).ok_or_else(|| no_such_call(&id))?;
+async fn hang_up(State(shared): State<Arc<Shared>>, id: CallId) -> Result<StatusCode, ApiError> {
+    let (_, session) = read_id(id)?;
     shared.directory.close(session, CloseCause::HangUp);
     Ok(StatusCode::OK)
 }
@@ -99,9 +107,10 @@ fn no_such_call(id: &str) -> ApiError {
 }
 
 /// Reads `rtc_` and 16 hex digits.
-fn parse_id(id: &str) -> Option<SessionId> {
-    let digits = id.strip_prefix("rtc_").filter(|d| d.len() == 16)?;
-    u64::from_str_radix(digits, 16).ok().map(SessionId)
+fn read_id(id: CallId) -> Result<(String, SessionId), ApiError> {
+    let Path(id) = id.map_err(|error| ApiError::not_found("call_id_not_found", format!("{}.", error.body_text())))?;
+    let session = id.parse().map_err(|_| no_such_call(&id))?;
+    Ok((id, session))
 }
 
 fn cors() -> CorsLayer {

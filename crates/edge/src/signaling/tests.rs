@@ -274,6 +274,35 @@ async fn unknown_paths_and_methods_are_answered_as_json() {
 }
 
 #[tokio::test]
+async fn queries_and_ids_that_cannot_be_read_are_answered_as_json() {
+    let shared = shared();
+    let twice = request(&shared, "POST", "/v1/realtime/calls?model=a&model=b", "application/sdp", offer()).await;
+    assert_eq!((twice.status, twice.error()["code"].as_str()), (StatusCode::BAD_REQUEST, Some("invalid_query")));
+    assert_eq!(shared.counts.refused.load(Ordering::Relaxed), 1);
+    for id in ["%ff", "rtc_+000000000000001", "rtc_FFFFFFFFFFFFFFFF"] {
+        for (method, uri) in [("DELETE", id.to_owned()), ("POST", format!("{id}/hangup"))] {
+            let answer = request(&shared, method, &format!("/v1/realtime/calls/{uri}"), "", "").await;
+            let found = (answer.status, answer.error()["code"].as_str().map(str::to_owned));
+            assert_eq!(found, (StatusCode::NOT_FOUND, Some("call_id_not_found".to_owned())), "{method} {uri}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_kept_for_a_transceiver_and_not_for_the_edge() {
+    let shared = shared();
+    lease(&shared, 1);
+    for (model, kept) in [("parrot", r#"{"model":"parrot"}"#), ("echo", "")] {
+        let session = format!(r#"{{"model":"{model}"}}"#);
+        let (kind, body) = form(&[("sdp", "application/sdp", &offer()), ("session", "application/json", &session)]);
+        let answer = post(&shared, &kind, body).await;
+        let id = answer.header("location").rsplit('/').next().unwrap().parse().unwrap();
+        let entry = shared.directory.get(id).unwrap();
+        assert_eq!(shared.directory.claim(&entry, 0).unwrap().call.session_config, kept, "{model}");
+    }
+}
+
+#[tokio::test]
 async fn browsers_of_other_origins_may_call_and_read_the_location() {
     let shared = shared();
     let asked = "authorization,content-type,x-openai-agents-sdk";
