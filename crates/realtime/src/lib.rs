@@ -7,11 +7,12 @@
 //!
 //! Invariant: whatever the order of inputs, each response yields exactly one `response.created` and at most one
 //! `response.done`, and the events of one response keep the order
-//! created, item added, part added, playout started, deltas, dones, item done, `response.done`, playout stopped or cleared.
+//! created, item added, part added, deltas, dones, item done, `response.done`, playout stopped or cleared. Playout starts
+//! anywhere between part added and its end: a model that is faster than speech is done before the first packet leaves.
 //!
 //! The dialect is the WebRTC side of the Realtime API: audio travels as RTP, so there are no audio deltas. Not implemented:
 //! `conversation.item.create`, `.retrieve`, `.truncate`, `.delete` and `input_audio_buffer.append` (answered with an
-//! `error`), text output, tools, transcription of the input, `idle_timeout_ms`.
+//! `error`), text output, tools, transcription of the input, `idle_timeout_ms`, the end of a session at `expires_at`.
 
 mod client;
 mod error;
@@ -39,7 +40,7 @@ pub struct Config {
     pub requested: String,
 }
 
-/// What `session.expires_at` promises: the API's sixty minutes.
+/// What `session.expires_at` says: the API's sixty minutes. Nothing here ends a session that is older.
 pub const LIFETIME_SECONDS: u64 = 60 * 60;
 
 /// What happens in the call. Turns and responses are the call's own rising numbers; times are milliseconds.

@@ -1,7 +1,8 @@
 //! The effective session object: defaults, deep patches, validation of what is acted upon.
 //!
-//! A patch follows the API: an absent field keeps its value, `null` turns it off, anything else replaces it, objects are
-//! patched member by member. Fields not known here are kept and echoed. A patch is applied whole or not at all.
+//! A patch follows the API: an absent field keeps its value, `null` turns it off (or asks for the default where there is
+//! nothing to turn off), anything else replaces it, objects are patched member by member. Fields not known here are kept
+//! and echoed. A patch is applied whole or not at all.
 
 use serde_json::{Map, Value, json};
 
@@ -54,6 +55,7 @@ impl Default for Vad {
 #[derive(Debug)]
 pub(crate) struct Settings {
     session: Value,
+    defaults: Value,
     /// What turn detection begins from.
     vad: Vad,
 }
@@ -87,7 +89,7 @@ impl Settings {
             "prompt": null,
             "include": null,
         });
-        Self { session, vad: config.vad }
+        Self { defaults: session.clone(), session, vad: config.vad }
     }
 
     pub(crate) fn as_json(&self) -> &Value {
@@ -107,6 +109,7 @@ impl Settings {
         }
         let mut next = self.session.clone();
         merge(&mut next, Value::Object(patch), "", &self.vad);
+        restore(&mut next, &self.defaults);
         check(&next, &self.vad)?;
         if audio_began && next.pointer(VOICE) != self.session.pointer(VOICE) {
             return Err(ApiError::voice_fixed());
@@ -188,6 +191,30 @@ fn merge_turn(target: &mut Value, patch: Map<String, Value>, vad: &Vad) {
             Some(default) if value.is_null() => (key, default.clone()),
             _ => (key, value),
         }));
+    }
+}
+
+/// What can be changed and not be turned off.
+const ALWAYS: [&str; 11] = [
+    "/output_modalities",
+    "/instructions",
+    "/tools",
+    "/tool_choice",
+    "/parallel_tool_calls",
+    "/max_output_tokens",
+    "/truncation",
+    "/audio/input/format",
+    "/audio/output/format",
+    VOICE,
+    "/audio/output/speed",
+];
+
+/// Clients rely on a value in these fields, so `null` asks for the default.
+fn restore(session: &mut Value, defaults: &Value) {
+    for path in ALWAYS {
+        if let (Some(value @ Value::Null), Some(default)) = (session.pointer_mut(path), defaults.pointer(path)) {
+            value.clone_from(default);
+        }
     }
 }
 

@@ -99,6 +99,24 @@ fn null_inside_turn_detection_asks_for_the_default() {
 }
 
 #[test]
+fn null_asks_for_the_default_where_nothing_can_be_turned_off() {
+    let mut session = opened();
+    let before = send(&mut session, r#"{"type":"session.update","session":{}}"#);
+    send(
+        &mut session,
+        r#"{"type":"session.update","session":{"instructions":"hi","tools":[{"type":"function","name":"f"}],
+            "max_output_tokens":100,"tool_choice":"none","audio":{"output":{"voice":"alloy","speed":1.2}}}}"#,
+    );
+    let updated = send(
+        &mut session,
+        r#"{"type":"session.update","session":{"output_modalities":null,"instructions":null,"tools":null,
+            "max_output_tokens":null,"tool_choice":null,"parallel_tool_calls":null,"truncation":null,
+            "audio":{"input":{"format":null},"output":{"format":null,"voice":null,"speed":null}}}}"#,
+    );
+    assert_eq!(updated[0]["session"], before[0]["session"]);
+}
+
+#[test]
 fn fields_not_known_here_are_kept_and_the_model_is_not_changed() {
     let mut session = opened();
     let update = r#"{"type":"session.update","session":{"type":"realtime","model":"other","tracing":"auto","temperature":0.8,
