@@ -145,8 +145,7 @@ impl Speech {
     /// The voiced part with its margins; everything when nobody told where voice lies.
     fn voiced_part(mut self, rate: usize) -> Vec<i16> {
         let Some((from, to)) = self.voiced else { return self.pcm };
-        let (from, to) =
-            (self.index(from.saturating_sub(MARGIN), rate), self.index(to.saturating_add(MARGIN), rate));
+        let (from, to) = (self.index(from.saturating_sub(MARGIN), rate), self.index(to.saturating_add(MARGIN), rate));
         self.pcm.truncate(to.max(from));
         self.pcm.drain(..from);
         self.pcm

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use link::ids::UtteranceId;
 use link::proto::{TransceiverMessage, UtteranceFrame, UtteranceHeader};
-use link::quic::{Link, SessionTx, UtteranceTx};
+use link::quic::{Link, SessionTx, StreamError, UtteranceTx};
 use prost::Message as _;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -175,7 +175,7 @@ async fn send_messages(
         match stream.send(&message).await {
             Ok(()) => {}
             // The stream goes on; an event is bounded far below this, so it tells of a bug of ours.
-            Err(error @ link::quic::StreamError::Oversize { .. }) => tracing::error!(%error, "message not sent"),
+            Err(error @ StreamError::Oversize { .. }) => tracing::error!(%error, "message not sent"),
             // The reader of the other half ends the call.
             Err(_) => return,
         }
@@ -210,8 +210,12 @@ async fn send_utterances(
                 let counted = Counted::new(&sending, Kind::Utterance);
                 let utterance = UtteranceId(header.utterance);
                 // Waits only while the edge has no room for streams; the link's end ends it.
-                let Ok(stream) = link.open_utterance(&header).await else { return };
-                open = Some(OpenUtterance { utterance, stream, _counted: counted });
+                match link.open_utterance(&header).await {
+                    Ok(stream) => open = Some(OpenUtterance { utterance, stream, _counted: counted }),
+                    Err(StreamError::Lost(_)) => return,
+                    // Stopped within its header: the edge wants nothing of it, the next one may be another matter.
+                    Err(_) => {}
+                }
             }
             Audio::Frame(utterance, frame) if utterance.0 > up_to => {
                 let Some(current) = open.as_mut().filter(|open| open.utterance == utterance) else { continue };
@@ -221,9 +225,8 @@ async fn send_utterances(
                         open = None;
                     },
                     // Blocked, and perhaps not wanted any more.
-                    changed = resets.changed() => match changed {
-                        Ok(()) => resets.mark_changed(),
-                        Err(_) => break,
+                    changed = resets.changed() => if changed.is_err() {
+                        break;
                     },
                 }
             }

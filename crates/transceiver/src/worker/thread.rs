@@ -16,6 +16,10 @@ use crate::ring::{CONTROL, Control, FromWorker, MEDIA, Media, OUTPUTS, ToWorker,
 /// turn to a few milliseconds at worst; control is looked at between.
 const BATCH: usize = 16;
 
+/// Control messages in a turn: a client that floods its channel waits for the others' audio, too. Each costs below 1 ms at
+/// worst (a `session.update` of a session of 192 KiB), and 10 us usually.
+const CONTROL_BATCH: usize = 32;
+
 /// While the ring to the link thread is full.
 const BACKOFF: Duration = Duration::from_millis(1);
 
@@ -81,7 +85,10 @@ impl Shell {
         while !self.stopping {
             let now = Instant::now();
             let mut busy = false;
-            while self.handle_control(now) {
+            for _ in 0..CONTROL_BATCH {
+                if !self.handle_control(now) {
+                    break;
+                }
                 busy = true;
             }
             // What makes more outputs waits for room.
