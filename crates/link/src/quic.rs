@@ -42,8 +42,8 @@ pub use utterance::{UtteranceEnd, UtteranceRx, UtteranceTx};
 /// Who is at the other end, proven by its certificate.
 pub use crate::identity::Role as Peer;
 
-/// Longest message on a session stream: a channel message of 1 MiB would be the largest that SCTP carries here, and
-/// its envelope.
+/// Longest message on a session stream: four times the 256 KiB that a channel message has at most (the answer's
+/// `max-message-size`), and the events of a session that was asked for in signaling.
 pub const MAX_SESSION_MESSAGE_BYTES: usize = 1024 * 1024;
 /// Longest frame on an utterance stream: an Opus packet of 120 ms has at most 7.6 kB (RFC 6716 §3.4, 6 x 1275 B).
 pub const MAX_UTTERANCE_FRAME_BYTES: usize = 64 * 1024;

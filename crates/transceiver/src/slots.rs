@@ -18,7 +18,7 @@ pub(crate) struct Slots<T> {
     table: Vec<Option<T>>,
     /// Resting slots, the one freed first in front.
     resting: VecDeque<(Instant, Slot)>,
-    /// Slots that rested, the lowest taken last so that the table stays dense.
+    /// Slots that rested: taken before the table grows.
     free: Vec<Slot>,
     in_use: usize,
 }
