@@ -266,3 +266,41 @@ fn a_soft_first_sound_belongs_to_the_onset() {
     let from = bench.backend.spans[0].0 / 48;
     assert!((860..=940).contains(&from), "the onset is at {from} ms, the sound began at 900");
 }
+
+/// What is said in a room that is never quiet.
+fn over_noise(pcm: &[i16], amplitude: i16, seed: u32) -> Vec<i16> {
+    let noise = speech::noise(pcm.len() / 16, amplitude, seed);
+    pcm.iter().zip(noise).map(|(sample, noise)| sample.saturating_add(noise)).collect()
+}
+
+#[test]
+fn steady_noise_is_no_part_of_an_onset() {
+    for amplitude in [30, 100, 300, 600] {
+        let mut bench = Bench::new(Config::default());
+        let said = [speech::silence(1500), speech::speech(1000, 6), speech::silence(1500)].concat();
+        bench.say(&over_noise(&said, amplitude, 18));
+        bench.run_ms(3900);
+        let from = bench.backend.spans[0].0 / 48;
+        println!("noise of {amplitude}: onset at {from} ms");
+        assert!((1440..=1560).contains(&from), "noise of {amplitude}: {from}");
+    }
+}
+
+#[test]
+fn noise_that_comes_out_of_dtx_is_a_part_of_an_onset_for_160_ms_at_most() {
+    let mut bench = Bench::new(Config::default());
+    bench.say(&over_noise(&speech::silence(500), 300, 19));
+    bench.run_ms(500);
+    // 600 ms without a packet; then 400 ms of noise, and the words.
+    bench.muted = true;
+    bench.run_ms(600);
+    bench.muted = false;
+    bench.timestamp = bench.timestamp.wrapping_add(48 * 600);
+    let said = [speech::silence(400), speech::speech(1000, 6), speech::silence(1500)].concat();
+    bench.say(&over_noise(&said, 300, 20));
+    bench.run_ms(2800);
+    let from = bench.backend.spans[0].0 / 48;
+    println!("onset at {from} ms");
+    assert!((1500 - 170..=1560).contains(&from), "{from}");
+    assert_eq!(bench.backend.turns.len(), 1);
+}
