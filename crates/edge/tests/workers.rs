@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{CLIENT, EDGE, Rig, UNIX};
@@ -153,6 +154,24 @@ fn a_hang_up_leaves_nothing_behind() {
     let directory = &rig.shared.directory;
     assert_eq!((directory.sessions(), directory.paths(), rig.shared.seats.used()), (0, 0, 0));
     assert!(!directory.close(id, CloseCause::HangUp));
+}
+
+/// Whoever can forge source addresses can have a session of its own prove somebody's 4-tuple.
+#[test]
+fn a_four_tuple_that_another_session_took_comes_back_with_the_next_check() {
+    let mut rig = Rig::new(2);
+    rig.connect("echo");
+    let directory = Arc::clone(&rig.shared.directory);
+    directory.add_path(path(), 1);
+    let taken = directory.mailbox(0).unwrap().take_command().expect("the former owner is told");
+    rig.workers[0].handle_command(rig.now, taken);
+    assert_eq!((directory.worker_of(&path()), rig.workers[0].gauges().paths), (Some(1), 0));
+
+    rig.run_until("routed again", Duration::from_secs(15), |rig| rig.workers[0].gauges().paths == 1);
+    assert_eq!(directory.worker_of(&path()), Some(0));
+    rig.client.speak(rig.now, &[0xfc, 42]);
+    rig.run_for(Duration::from_millis(200));
+    assert_eq!(rig.client.heard.last().unwrap().1, [0xfc, 42]);
 }
 
 #[test]

@@ -81,8 +81,6 @@ struct CheckedPath {
 pub(crate) enum CheckOutcome {
     /// With success.
     Answered {
-        /// The path was not known: route it to this session.
-        added: bool,
         /// The path that had to go to make room: route it no more.
         displaced: Option<Path>,
     },
@@ -141,11 +139,11 @@ impl Agent {
         if self.consent_deadline.is_some() {
             self.consent_deadline = Some(now + self.consent);
         }
-        let (added, displaced) = self.renew(now, path);
+        let displaced = self.renew(now, path);
         if self.selected.is_none() || (check.nominates() && !self.proven) {
             self.selected = Some(path);
         }
-        Ok(CheckOutcome::Answered { added, displaced })
+        Ok(CheckOutcome::Answered { displaced })
     }
 
     /// The client proved that it sits behind `path`: something authentic that nobody saw before came from there. Changes
@@ -196,8 +194,8 @@ impl Agent {
         self.paths.iter().map(|checked| checked.path)
     }
 
-    /// Moves `path` to the end of the list. Whether it is new, and which one went for it.
-    fn renew(&mut self, now: Instant, path: Path) -> (bool, Option<Path>) {
+    /// Moves `path` to the end of the list. Returns the one that went for it, if it is new and there was no room.
+    fn renew(&mut self, now: Instant, path: Path) -> Option<Path> {
         let known = self.paths.iter().position(|checked| checked.path == path);
         let displaced = match known {
             Some(at) => {
@@ -213,6 +211,6 @@ impl Agent {
             None => None,
         };
         self.paths.push(CheckedPath { path, last_check: now });
-        (known.is_none(), displaced)
+        displaced
     }
 }

@@ -243,14 +243,12 @@ impl Session {
         let mut response = Vec::with_capacity(128);
         let outcome = self.agent.handle_check(now, path, datagram, &mut response)?;
         self.transmits.push_back((path, response));
-        let CheckOutcome::Answered { added, displaced } = outcome else { return Ok(()) };
+        let CheckOutcome::Answered { displaced } = outcome else { return Ok(()) };
         self.stats.checks_answered += 1;
         if let Some(displaced) = displaced {
             self.path_removed(displaced);
         }
-        if added {
-            self.events.push_back(Event::PathAdded(path));
-        }
+        self.events.push_back(Event::PathAdded(path));
         // Behind the response, so that the client knows the pair when our ClientHello comes.
         self.dtls.start(now);
         self.pump(now, None)

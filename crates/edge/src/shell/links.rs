@@ -9,16 +9,14 @@ use std::time::Duration;
 use daemon::spawn_local;
 use link::ids::{EdgeId, Epoch, SessionId, Slot, TransceiverId, UtteranceId};
 use link::proto::transceiver_client::TransceiverClient;
-use link::proto::{
-    EdgeMessage, HelloRequest, OpenRequest, ReleaseRequest, SessionHeader, UtteranceHeader, edge_message,
-};
+use link::proto::{EdgeMessage, HelloRequest, OpenRequest, ReleaseRequest, SessionHeader, UtteranceHeader};
 use link::quic::{Endpoint, Incoming, Link, SessionRx, SessionTx, UtteranceRx};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::worker::Shell;
-use crate::worker::LinkInput;
+use crate::worker::{LinkInput, payload_bytes};
 
 /// Before a lost or refused link is dialed again: doubled with each failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
@@ -266,13 +264,9 @@ async fn session_stream(
     shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::SessionLost { session, epoch }));
 }
 
-/// What a message costs while it waits; all but those with payloads are small.
+/// What a message costs while it waits.
 fn size(message: &EdgeMessage) -> usize {
-    64 + match &message.kind {
-        Some(edge_message::Kind::ChannelMessage(message)) => message.data.len(),
-        Some(edge_message::Kind::OversizeFrame(frame)) => frame.payload.len(),
-        _ => 0,
-    }
+    64 + payload_bytes(message)
 }
 
 /// One more open stream, for as long as it lives.

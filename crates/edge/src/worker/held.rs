@@ -55,10 +55,7 @@ impl Held {
     /// Keeps a message; `false` when there is no room: of a dialogue the beginning counts, so the newest is dropped.
     #[must_use]
     pub(crate) fn message(&mut self, message: EdgeMessage) -> bool {
-        let bytes = match &message.kind {
-            Some(edge_message::Kind::ChannelMessage(m)) => m.data.len(),
-            _ => 0,
-        };
+        let bytes = payload_bytes(&message);
         if self.messages.len() >= MAX_MESSAGES || self.message_bytes + bytes > MAX_MESSAGE_BYTES {
             return false;
         }
@@ -74,9 +71,19 @@ impl Held {
     }
 }
 
+/// The part of a message whose length the client chooses.
+pub(crate) fn payload_bytes(message: &EdgeMessage) -> usize {
+    match &message.kind {
+        Some(edge_message::Kind::ChannelMessage(message)) => message.data.len(),
+        Some(edge_message::Kind::ChannelOpened(opened)) => opened.label.len(),
+        Some(edge_message::Kind::OversizeFrame(frame)) => frame.payload.len(),
+        _ => 0,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use link::proto::{ChannelMessage, Connected};
+    use link::proto::{ChannelMessage, ChannelOpened, Connected};
 
     use super::*;
 
@@ -96,6 +103,15 @@ mod tests {
         }
         let (_, frames) = held.take();
         assert_eq!((frames.len(), frames[0].seq, frames[99].seq), (100, 50, 149));
+    }
+
+    #[test]
+    fn labels_of_channels_count() {
+        let label = "l".repeat(65_535);
+        let opened = || edge_message::Kind::ChannelOpened(ChannelOpened { channel: 1, label: label.clone() });
+        let mut held = Held::default();
+        let kept = (0..64).filter(|_| held.message(EdgeMessage { kind: Some(opened()) })).count();
+        assert_eq!(kept, 16);
     }
 
     #[test]

@@ -44,6 +44,7 @@ pub use stats::{CloseCause, Discard, Gauges, Stats};
 use self::client::Side;
 use self::clients::{Clients, Key};
 use self::deadlines::Deadlines;
+pub(crate) use self::held::payload_bytes;
 use self::io::Io;
 use crate::directory::{Command, Directory};
 
@@ -215,6 +216,8 @@ impl Worker {
         let mut closed = None;
         while let Some(event) = client.rtc.poll_event() {
             match event {
+                // Mostly a check that renews: the shared table is left alone then.
+                Event::PathAdded(path) if paths.get(&path) == Some(&key) => {}
                 Event::PathAdded(path) => {
                     paths.insert(path, key);
                     directory.add_path(path, config.index);
@@ -254,8 +257,10 @@ impl Worker {
         }
         client.drain_transmits(&mut self.io);
         if let Side::Remote(remote) = &mut client.side {
-            if let Some(slot) = remote.slot() {
-                self.slots.remove(&(remote.transceiver(), slot));
+            if let Some(slot) = remote.slot().map(|slot| (remote.transceiver(), slot))
+                && self.slots.get(&slot) == Some(&key)
+            {
+                self.slots.remove(&slot);
             }
             remote.end(cause.label(), &mut self.io);
             let stats = remote.playout.stats();

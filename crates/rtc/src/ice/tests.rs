@@ -57,15 +57,14 @@ fn path(port: u16) -> Path {
     Path { local: SocketAddr::from(([192, 0, 2, 1], 3478)), remote: SocketAddr::from(([198, 51, 100, 1], port)) }
 }
 
-const ADDED: CheckOutcome = CheckOutcome::Answered { added: true, displaced: None };
-const RENEWED: CheckOutcome = CheckOutcome::Answered { added: false, displaced: None };
+const ANSWERED: CheckOutcome = CheckOutcome::Answered { displaced: None };
 
 #[test]
 fn the_first_check_selects_its_path_without_nomination() {
     let mut f = Fixture::new();
     assert_eq!(f.agent.selected(), None);
     assert!(!f.agent.is_checked(path(1), f.now));
-    assert_eq!(f.check(path(1)), ADDED);
+    assert_eq!(f.check(path(1)), ANSWERED);
     assert_eq!(f.agent.selected(), Some(path(1)));
     assert!(f.agent.is_checked(path(1), f.now));
     assert!(!f.agent.is_checked(path(2), f.now));
@@ -75,7 +74,7 @@ fn the_first_check_selects_its_path_without_nomination() {
 fn a_check_without_nomination_adds_its_path_and_moves_nothing() {
     let mut f = Fixture::new();
     let _ = f.check(path(1));
-    assert_eq!(f.check(path(2)), ADDED);
+    assert_eq!(f.check(path(2)), ANSWERED);
     assert_eq!(f.agent.selected(), Some(path(1)));
     assert!(f.agent.is_checked(path(2), f.now));
 }
@@ -84,13 +83,13 @@ fn a_check_without_nomination_adds_its_path_and_moves_nothing() {
 fn nomination_moves_to_its_path_and_back_until_one_is_proven() {
     let mut f = Fixture::new();
     let _ = f.nominate(path(1));
-    assert_eq!(f.nominate(path(2)), ADDED);
+    assert_eq!(f.nominate(path(2)), ANSWERED);
     assert_eq!(f.agent.selected(), Some(path(2)));
-    assert_eq!(f.nominate(path(2)), RENEWED);
-    assert_eq!(f.nominate(path(1)), RENEWED);
+    assert_eq!(f.nominate(path(2)), ANSWERED);
+    assert_eq!(f.nominate(path(1)), ANSWERED);
     assert_eq!(f.agent.selected(), Some(path(1)));
     f.agent.select(path(1));
-    assert_eq!(f.nominate(path(2)), RENEWED);
+    assert_eq!(f.nominate(path(2)), ANSWERED);
     assert_eq!(f.agent.selected(), Some(path(1)));
 }
 
@@ -127,7 +126,7 @@ fn paths_differ_by_their_local_address() {
     let mut f = Fixture::new();
     let other = Path { local: SocketAddr::from(([192, 0, 2, 2], 3478)), ..path(1) };
     let _ = f.check(path(1));
-    assert_eq!(f.nominate(other), ADDED);
+    assert_eq!(f.nominate(other), ANSWERED);
     assert_eq!(f.agent.selected(), Some(other));
 }
 
@@ -138,7 +137,7 @@ fn every_consent_check_is_answered() {
     let _ = f.nominate(path(1));
     for second in 1..100 {
         f.at(SECOND * second);
-        assert_eq!(f.check(path(1)), RENEWED);
+        assert_eq!(f.check(path(1)), ANSWERED);
         assert_eq!(f.out[..2], [0x01, 0x01], "success at {second} s");
         assert_eq!(f.due(), []);
     }
@@ -169,7 +168,7 @@ fn a_check_for_another_ufrag_is_dropped_though_its_key_is_right() {
 fn any_ufrag_of_the_client_is_taken() {
     let mut f = Fixture::new();
     let request = Request::empty().with(USERNAME, b"server:another").sealed();
-    assert_eq!(f.send(path(1), &request), Ok(ADDED));
+    assert_eq!(f.send(path(1), &request), Ok(ANSWERED));
 }
 
 #[test]
@@ -179,7 +178,7 @@ fn i12_a_client_that_says_controlled_is_refused_then_switches_and_connects() {
     assert_eq!(f.send(path(1), &controlled.sealed()), Ok(CheckOutcome::Refused(Refusal::RoleConflict)));
     assert_eq!(f.out[..2], [0x01, 0x11]);
     assert_eq!(f.agent.selected(), None);
-    assert_eq!(f.nominate(path(1)), ADDED);
+    assert_eq!(f.nominate(path(1)), ANSWERED);
 }
 
 /// An unauthenticated ICE-CONTROLLED must not turn anybody's role.
@@ -209,7 +208,7 @@ fn a_ninth_path_displaces_the_one_checked_longest_ago_but_the_selected() {
     }
     let _ = f.check(path(2)); // renewed
     let outcome = f.check(path(9));
-    assert_eq!(outcome, CheckOutcome::Answered { added: true, displaced: Some(path(3)) });
+    assert_eq!(outcome, CheckOutcome::Answered { displaced: Some(path(3)) });
     assert_eq!(f.agent.paths().count(), PATHS_MAX);
     assert!(!f.agent.is_checked(path(3), f.now));
     assert_eq!(f.agent.selected(), Some(path(1)));
@@ -293,7 +292,7 @@ fn i11_the_first_check_may_come_until_the_setup_timeout() {
     assert_eq!(f.agent.poll_timeout(), Some(f.start + SETUP));
     f.at(SECOND * 8);
     assert_eq!(f.due(), []);
-    assert_eq!(f.check(path(1)), ADDED);
+    assert_eq!(f.check(path(1)), ANSWERED);
     assert_eq!(f.agent.poll_timeout(), Some(f.start + SECOND * 8 + CONSENT));
 }
 

@@ -83,7 +83,8 @@ pub enum Event {
         /// Which.
         channel: ChannelId,
     },
-    /// Add this 4-tuple to the routing table: a check from it was valid.
+    /// Route this 4-tuple here: a check from it was valid. Told with every valid check, because another session may have
+    /// proved the same 4-tuple in between (a page that was loaded again, or a forged source address).
     PathAdded(Path),
     /// Remove this 4-tuple: no valid check for 30 s, or displaced by a ninth.
     PathRemoved(Path),
