@@ -39,6 +39,9 @@ const SLACK_SAMPLES: u64 = SAMPLES_PER_SECOND / 10;
 /// are 26 kB, and 280 kB if every frame had the largest size of an Opus packet.
 const MAX_UTTERANCES: usize = 4;
 
+/// No utterance begins later in its item than this: a week. Leaves room for every sum made with a position.
+const MAX_FIRST_SAMPLE: u64 = 7 * 24 * 3600 * SAMPLES_PER_SECOND;
+
 /// The largest Opus frame (RFC 6716 §3.1, one frame).
 const MAX_PAYLOAD_BYTES: usize = 1275;
 
@@ -196,11 +199,12 @@ impl Playout {
         self.silent_left = SILENT_FRAMES;
     }
 
-    /// Opens an utterance whose first frame is item sample `first_sample`. Stale ones and one too many are ignored: their
-    /// frames are then counted as they come.
+    /// Opens an utterance whose first frame is item sample `first_sample`. Stale ones, absurd ones and one too many are ignored:
+    /// their frames are then counted as they come.
     pub fn start(&mut self, now: Instant, id: u32, first_sample: u64) {
         let known = self.utterances.iter().any(|u| u.id == id);
-        if known || id <= self.flushed || id <= self.playing || self.utterances.len() >= MAX_UTTERANCES {
+        let stale = known || id <= self.flushed || id <= self.playing;
+        if stale || first_sample > MAX_FIRST_SAMPLE || self.utterances.len() >= MAX_UTTERANCES {
             return;
         }
         // Streams overtake one another, utterances do not.

@@ -385,3 +385,13 @@ fn mixed_frame_durations_keep_their_own_slots() {
     rig.run_to(200);
     assert_eq!(rig.times(), [0, 10, 70]);
 }
+
+#[test]
+fn an_utterance_at_an_absurd_position_is_none() {
+    let mut rig = Rig::new();
+    for first_sample in [u64::MAX, u64::MAX - AHEAD_SAMPLES, 1 << 40] {
+        rig.playout.start(rig.now, 1, first_sample);
+        rig.queue(1, 0..1);
+    }
+    assert_eq!((rig.playout.open_utterances(), rig.playout.stats().stale), (0, 3));
+}
