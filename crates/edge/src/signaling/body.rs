@@ -1,5 +1,7 @@
 //! The body of `POST /v1/realtime/calls`: an offer alone, or a form with an offer and a session.
 
+use std::time::Duration;
+
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Multipart, Request};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -28,11 +30,22 @@ pub(super) struct Parts {
     pub(super) session: Option<String>,
 }
 
+/// Reads a request's parts, for so long: a connection that sends a byte now and then is one of few.
+///
+/// # Errors
+/// 408 when that is over, else those of [`read`].
+pub(super) async fn read_within(patience: Duration, request: Request) -> Result<Parts, ApiError> {
+    tokio::time::timeout(patience, read(request)).await.unwrap_or_else(|_| {
+        let message = format!("The body did not come within {} s; send it at once.", patience.as_secs());
+        Err(ApiError::status(StatusCode::REQUEST_TIMEOUT, "request_timeout", message))
+    })
+}
+
 /// Reads a request's parts.
 ///
 /// # Errors
 /// 415 for a type that is neither, 413 for too much, 400 for parts that are missing or not text.
-pub(super) async fn read(request: Request) -> Result<Parts, ApiError> {
+async fn read(request: Request) -> Result<Parts, ApiError> {
     let kind = essence(request.headers());
     let (head, body) = request.into_parts();
     match kind.as_deref() {

@@ -39,6 +39,9 @@ use crate::worker::CloseCause;
 /// How long a browser may remember a preflight's answer.
 const PREFLIGHT_MAX_AGE: Duration = Duration::from_secs(7200);
 
+/// For a whole body, which is one or two packets for most and 200 KiB for few.
+const BODY_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Everything that signaling serves.
 pub fn router(shared: Arc<Shared>) -> Router {
     Router::new()
@@ -71,7 +74,7 @@ async fn create(
     let Query(query) = query
         .map_err(|error| ApiError::invalid("invalid_query", "model", format!("{}.", error.body_text())))
         .inspect_err(refused)?;
-    let parts = body::read(request).await.inspect_err(refused)?;
+    let parts = body::read_within(BODY_PATIENCE, request).await.inspect_err(refused)?;
     let call = CreateCall { offer: &parts.sdp, model: query.model.as_deref(), session_json: parts.session.as_deref() };
     let created = create_call(&shared, Instant::now(), net::clock::unix_seconds(), &mut rand::rng(), call)?;
     tracing::info!(call = %created.id, "call answered");

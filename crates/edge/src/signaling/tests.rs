@@ -189,6 +189,14 @@ async fn empty_and_huge_bodies_are_refused() {
 }
 
 #[tokio::test]
+async fn a_body_that_does_not_end_is_given_up() {
+    let silent = tokio_stream::pending::<std::io::Result<axum::body::Bytes>>();
+    let request = Request::builder().header("content-type", "application/sdp").body(Body::from_stream(silent)).unwrap();
+    let refused = super::body::read_within(Duration::from_millis(10), request).await.unwrap_err();
+    assert_eq!((refused.status, refused.code), (StatusCode::REQUEST_TIMEOUT, "request_timeout"));
+}
+
+#[tokio::test]
 async fn other_types_forms_without_an_offer_and_sessions_that_are_no_objects_are_refused() {
     let shared = shared();
     for kind in ["", "application/json", "application/x-www-form-urlencoded"] {
