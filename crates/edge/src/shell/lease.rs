@@ -65,9 +65,9 @@ async fn hold(
         .map_err(|status| status.to_string())?
         .into_inner();
     seats.hello(transceiver, hello.models.clone());
-    let mut grants = control
-        .lease(LeaseRequest { edge: u32::from(edge.0) })
+    let mut grants = timeout(LEASE_LIFE, control.lease(LeaseRequest { edge: u32::from(edge.0) }))
         .await
+        .map_err(|_| "no answer to Lease".to_owned())?
         .map_err(|status| status.to_string())?
         .into_inner();
     tracing::info!(transceiver = transceiver.0, software = %hello.software, models = ?hello.models, "leasing seats");

@@ -160,6 +160,10 @@ impl Shell {
         loop {
             while let Some(path) = core.poll_transmit(scratch) {
                 send.push(path.local, path.remote, scratch);
+                // A turn may bring more than the batch holds: a large message, or the end of every call.
+                if send.len().is_multiple_of(net::BATCH) {
+                    self.socket.send_batch(send);
+                }
             }
             let Some(output) = core.poll_output() else { break };
             self.carry_out(links, output);
