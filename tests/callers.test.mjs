@@ -26,7 +26,8 @@ test("20 callers at once hear their own speech and nobody else's", async () => {
   const servers = await startServers();
   try {
     const callers = join(process.env.FRONTHAUL_BIN, "fronthaul-callers");
-    const { stdout } = await promisify(execFile)(callers, ["--url", servers.url, ...recordings], { timeout: 120_000 });
+    const { stdout, stderr } = await promisify(execFile)(callers, ["--url", servers.url, ...recordings], { timeout: 120_000 });
+    assert.match(stderr, /^DTLS: Ossl/m, "callers built with --features openssl");
     const lines = JSON.parse(stdout);
     console.table(
       lines.map(({ recording, ...rest }, n) => ({ prompt: PROMPTS[n], ...rest, own: rest.own.toFixed(2), other: rest.other.toFixed(2) })),

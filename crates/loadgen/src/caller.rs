@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use str0m::change::SdpAnswer;
+use str0m::crypto::CryptoProvider;
 use str0m::media::{Direction, MediaKind, MediaTime, Mid};
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
@@ -202,9 +203,29 @@ impl Call {
     }
 }
 
+/// Whose DTLS the callers speak, by the name it gives itself: with the feature `openssl` that of OpenSSL, otherwise
+/// that of dimpl, which the edge has too.
+#[must_use]
+pub fn dtls_provider() -> String {
+    format!("{:?}", crypto_provider().dtls_provider)
+}
+
 fn rtc_config() -> RtcConfig {
-    let config = RtcConfig::new();
+    RtcConfig::new().set_crypto_provider(Arc::new(crypto_provider()))
+}
+
+fn crypto_provider() -> CryptoProvider {
     #[cfg(feature = "openssl")]
-    let config = config.set_crypto_provider(Arc::new(str0m_openssl::default_provider()));
-    config
+    return str0m_openssl::default_provider();
+    #[cfg(not(feature = "openssl"))]
+    return str0m::crypto::from_feature_flags();
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn callers_speak_the_dtls_that_was_built_in() {
+        let name = super::dtls_provider();
+        assert_eq!(name.starts_with("Ossl"), cfg!(feature = "openssl"), "{name}");
+    }
 }

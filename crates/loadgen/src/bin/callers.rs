@@ -1,5 +1,6 @@
 //! `fronthaul-callers`: many callers at once, each with a recording of its own; who hears whom.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -79,6 +80,7 @@ async fn main() -> anyhow::Result<()> {
             }
         })
         .collect();
+    writeln!(std::io::stderr(), "DTLS: {}", caller::dtls_provider())?;
     serde_json::to_writer_pretty(std::io::stdout().lock(), &lines)?;
     Ok(())
 }
