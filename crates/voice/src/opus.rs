@@ -108,8 +108,10 @@ impl Encoder {
     pub fn new(config: EncoderConfig) -> Result<Self, CreateError> {
         let rate = i32_rate(config.rate)?;
         let mut error = ffi::OPUS_OK;
+        // Told below that it is speech, so the speech codec is chosen all the same. What `VOIP` adds is a high-pass for
+        // microphones, which turns the phase of low voices; a backend's speech needs none.
         // SAFETY: `error` outlives the call; rate and channels are in libopus' ranges.
-        let state = unsafe { ffi::opus_encoder_create(rate, 1, ffi::OPUS_APPLICATION_VOIP, &raw mut error) };
+        let state = unsafe { ffi::opus_encoder_create(rate, 1, ffi::OPUS_APPLICATION_AUDIO, &raw mut error) };
         let state = NonNull::new(state).ok_or(CreateError::Library(error))?;
         let mut encoder = Self { state, rate: config.rate };
         for (setting, request, value) in [

@@ -15,7 +15,7 @@ const MAY_IMPORT: [(&str, &[&str]); 11] = [
     ("net", &[]),
     ("daemon", &[]),
     ("sim", &[]),
-    ("edge", &["rtc", "realtime", "link", "net", "daemon"]),
+    ("edge", &["rtc", "link", "net", "daemon"]),
     ("transceiver", &["voice", "realtime", "link", "net", "daemon"]),
     ("loadgen", &["voice"]),
     ("fronthaul", &["edge", "transceiver", "daemon", "net"]),
