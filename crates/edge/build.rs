@@ -13,24 +13,24 @@ fn main() -> Result<(), Box<dyn Error>> {
     list(&root, &root, &mut files)?;
     files.sort();
     let mut table = "&[\n".to_owned();
-    for (name, path) in files {
-        writeln!(table, "    ({name:?}, include_bytes!({path:?}).as_slice()),")?;
+    for name in files {
+        // Relative to the checkout that is compiled: two of them may share a target folder, and with it this table.
+        let path = format!("/page/{name}");
+        writeln!(table, "    ({name:?}, include_bytes!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?})).as_slice()),")?;
     }
     table.push_str("]\n");
     fs::write(Path::new(&env::var("OUT_DIR")?).join("page.rs"), table)?;
     Ok(())
 }
 
-fn list(root: &Path, folder: &Path, files: &mut Vec<(String, String)>) -> Result<(), Box<dyn Error>> {
+fn list(root: &Path, folder: &Path, files: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
             list(root, &path, files)?;
             continue;
         }
-        let name = path.strip_prefix(root)?.to_str().ok_or("a file name that is not UTF-8")?.to_owned();
-        let path = path.to_str().ok_or("a path that is not UTF-8")?.to_owned();
-        files.push((name, path));
+        files.push(path.strip_prefix(root)?.to_str().ok_or("a file name that is not UTF-8")?.to_owned());
     }
     Ok(())
 }
