@@ -12,6 +12,10 @@ use daemon::{Source, StartError};
 
 use cli::{Cli, Command, DaemonOptions};
 
+/// Workers show that media allocates nothing (`fronthaul_edge_worker_allocations_total`).
+#[global_allocator]
+static ALLOCATOR: net::alloc::Counting = net::alloc::Counting;
+
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Up(options) => up::run(&options),

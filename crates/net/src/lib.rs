@@ -20,6 +20,7 @@
 
 #![allow(unsafe_code, reason = "this crate is where the workspace keeps its system calls")]
 
+pub mod alloc;
 pub mod clock;
 pub mod pin;
 pub mod process;

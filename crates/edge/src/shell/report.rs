@@ -19,6 +19,8 @@ pub(super) struct Snapshot {
     pub(super) links: u32,
     /// Datagrams that did not leave.
     pub(super) sends_dropped: u64,
+    /// Allocations of the worker's thread, where the binary counts them.
+    pub(super) allocations: u64,
 }
 
 /// The newest snapshot of each worker.
@@ -92,6 +94,7 @@ impl Board {
         counter!("fronthaul_edge_link_strays_total").absolute(stats.link_strays);
         counter!("fronthaul_edge_opens_failed_total").absolute(stats.opens_failed);
         counter!("fronthaul_edge_sends_dropped_total").absolute(sums.sends_dropped);
+        counter!("fronthaul_edge_worker_allocations_total").absolute(sums.allocations);
     }
 
     fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
@@ -108,6 +111,7 @@ struct Sums {
     session_streams: f64,
     utterance_streams: f64,
     sends_dropped: u64,
+    allocations: u64,
 }
 
 impl Sums {
@@ -119,6 +123,7 @@ impl Sums {
         self.session_streams += f64::from(snapshot.session_streams);
         self.utterance_streams += f64::from(snapshot.utterance_streams);
         self.sends_dropped += snapshot.sends_dropped;
+        self.allocations += snapshot.allocations;
     }
 }
 

@@ -214,6 +214,7 @@ impl Shell {
             utterance_streams: self.streams.utterances.get(),
             links: u32::try_from(state.links.len()).unwrap_or(u32::MAX),
             sends_dropped: state.send.stats().dropped + state.send.stats().failed,
+            allocations: net::alloc::thread().allocations,
             ..received
         }
     }
