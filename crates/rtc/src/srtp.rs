@@ -68,7 +68,7 @@ impl Profile {
 /// ```
 ///
 /// `dtls_active`: we are the DTLS client. None when the material is not of the profile's length.
-pub(crate) fn contexts(profile: Profile, keying_material: &[u8], dtls_active: bool) -> Option<(Sender, Receiver)> {
+pub fn contexts(profile: Profile, keying_material: &[u8], dtls_active: bool) -> Option<(Sender, Receiver)> {
     let (key, salt) = (profile.key_len(), profile.salt_len());
     if keying_material.len() != 2 * (key + salt) {
         return None;
@@ -136,7 +136,7 @@ pub(crate) struct OpenedRtcp {
 
 /// Opens what the client sends. One set of keys; a rollover counter and a replay window for each of the 8 SSRCs heard
 /// last.
-pub(crate) struct Receiver {
+pub struct Receiver {
     rtp: Cipher,
     rtcp: Cipher,
     rtp_streams: Streams,
@@ -146,7 +146,10 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// Opens an SRTP packet in place; returns the length of the plain RTP packet at the start of `packet`.
-    pub(crate) fn open_rtp(&mut self, packet: &mut [u8]) -> Result<usize, Discard> {
+    ///
+    /// # Errors
+    /// Why it is refused; nothing else changed.
+    pub fn open_rtp(&mut self, packet: &mut [u8]) -> Result<usize, Discard> {
         let opened = self.try_open_rtp(packet);
         self.refused_in_a_row = if opened.is_ok() { 0 } else { self.refused_in_a_row.saturating_add(1) };
         opened
@@ -195,7 +198,7 @@ impl Receiver {
 }
 
 /// Seals what we send. One set of keys and a rollover counter per SSRC.
-pub(crate) struct Sender {
+pub struct Sender {
     rtp: Cipher,
     rtcp: Cipher,
     /// SSRC and highest index. Never displaced: forgetting one would use its keystream again.
@@ -207,7 +210,7 @@ pub(crate) struct Sender {
 impl Sender {
     /// Seals the RTP packet in `packet` in place, appending the tag. A sequence number may come again only with the
     /// very same packet (a retransmission). What is no RTP packet is emptied, so that nothing leaves in the clear.
-    pub(crate) fn seal_rtp(&mut self, packet: &mut Vec<u8>) {
+    pub fn seal_rtp(&mut self, packet: &mut Vec<u8>) {
         if self.try_seal_rtp(packet).is_none() {
             packet.clear();
         }

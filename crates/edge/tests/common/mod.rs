@@ -1,6 +1,7 @@
 //! A client on a foreign stack (str0m), and a rig that drives it against worker cores in virtual time.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod crowd;
 pub(crate) mod live;
 
 use std::collections::{BTreeMap, VecDeque};
