@@ -1,0 +1,172 @@
+//! One client on a foreign stack, connected to a worker core.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use edge::directory::Directory;
+use edge::seats::Seats;
+use edge::signaling::{Counts, CreateCall, Shared, create_call};
+use edge::worker::budget::Limits;
+use edge::worker::{Worker, WorkerConfig};
+use link::ids::EdgeId;
+use link::route::RouteKeys;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rtc::Path;
+use str0m::change::SdpAnswer;
+use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
+use str0m::net::{Protocol, Receive};
+use str0m::{Candidate, Input, Output, Rtc, RtcConfig};
+
+/// What was fixed when time began.
+pub(crate) const UNIX: u32 = 1_800_000_000;
+
+/// A worker with one connected echo session, and its client.
+pub(crate) struct Rig {
+    pub(crate) now: Instant,
+    pub(crate) worker: Worker,
+    pub(crate) path: Path,
+    pub(crate) password: String,
+    pub(crate) ufrag: String,
+    /// A check of the client's, without its FINGERPRINT so that it can be forged without another one.
+    pub(crate) check: Vec<u8>,
+    pub(crate) keys: RouteKeys,
+    client: Rtc,
+    mid: Mid,
+    timeout: Instant,
+    outbox: VecDeque<Vec<u8>>,
+    media_time: u64,
+}
+
+impl Rig {
+    /// Signals a call and connects it, everything in no time but for the steps of the clock.
+    pub(crate) fn connected() -> Self {
+        let now = Instant::now();
+        let local = SocketAddr::from(([192, 0, 2, 1], 3478));
+        let remote = SocketAddr::from(([198, 51, 100, 7], 40_000));
+        let shared = shared(local);
+        let config =
+            WorkerConfig { index: 0, edge: shared.edge, session: rtc::Config::default(), limits: Limits::default() };
+        let (directory, keys) = (Arc::clone(&shared.directory), shared.keys.clone());
+        let worker = Worker::new(now, config, directory, keys, shared.identity.clone(), [1; 32]);
+
+        let mut client = RtcConfig::new().build(now);
+        client.add_local_candidate(Candidate::host(remote, "udp").expect("an address"));
+        let mut change = client.sdp_api();
+        let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
+        let (offer, pending) = change.apply().expect("a change");
+        let offer = offer.to_sdp_string();
+        let call = CreateCall { offer: &offer, model: Some("echo"), session_json: None };
+        let created = create_call(&shared, now, UNIX, &mut StdRng::seed_from_u64(1), call).expect("a call");
+        let attribute = |text: &str, name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.expect("an attribute of the answer").trim().to_owned()
+        };
+        let ufrag = attribute(&created.answer, "a=ice-ufrag:");
+        let password = attribute(&created.answer, "a=ice-pwd:");
+        let answer = SdpAnswer::from_sdp_string(&created.answer).expect("an answer");
+        client.sdp_api().accept_answer(pending, answer).expect("an acceptable answer");
+        let mut rig = Self {
+            now,
+            worker,
+            path: Path { local, remote },
+            password,
+            ufrag,
+            check: Vec::new(),
+            keys: shared.keys.clone(),
+            client,
+            mid,
+            timeout: now,
+            outbox: VecDeque::new(),
+            media_time: 0,
+        };
+        for _ in 0..2000 {
+            rig.step();
+        }
+        assert!(rig.client.is_connected(), "no connection");
+        rig
+    }
+
+    /// SRTP packets as the client sends them, with 100 bytes of payload.
+    pub(crate) fn speech(&mut self, packets: u32) -> Vec<Vec<u8>> {
+        self.outbox.clear();
+        for _ in 0..packets {
+            let writer = self.client.writer(self.mid).expect("an audio line");
+            let pt = writer.payload_params().next().expect("a codec").pt();
+            let time = MediaTime::new(self.media_time, Frequency::FORTY_EIGHT_KHZ);
+            writer.write(pt, self.now, time, vec![7; 100]).expect("a frame");
+            self.media_time += 960;
+            self.drain();
+            self.now += Duration::from_millis(1);
+            self.client.handle_input(Input::Timeout(self.now)).expect("a timeout");
+            self.drain();
+        }
+        let is_media = |datagram: &Vec<u8>| matches!(rtc::classify(datagram), rtc::Class::Rtp);
+        let media: Vec<_> = self.outbox.drain(..).filter(is_media).collect();
+        assert_eq!(media.len(), usize::try_from(packets).expect("a small number"));
+        media
+    }
+
+    fn step(&mut self) {
+        self.now += Duration::from_millis(1);
+        if self.timeout <= self.now {
+            self.client.handle_input(Input::Timeout(self.now)).expect("a timeout");
+        }
+        self.drain();
+        while let Some(mut datagram) = self.outbox.pop_front() {
+            if self.check.is_empty() && rtc::classify(&datagram) == rtc::Class::Stun {
+                self.check = without_fingerprint(&datagram);
+            }
+            self.worker.handle_datagram(self.now, UNIX, self.path, &mut datagram);
+        }
+        self.worker.handle_timeout(self.now);
+        let mut datagram = Vec::new();
+        while let Some(path) = self.worker.poll_transmit(&mut datagram) {
+            let Ok(contents) = datagram.as_slice().try_into() else { continue };
+            let receive = Receive { proto: Protocol::Udp, source: path.local, destination: path.remote, contents };
+            self.client.handle_input(Input::Receive(self.now, receive)).expect("a datagram");
+        }
+        while self.worker.poll_output().is_some() {}
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        loop {
+            match self.client.poll_output().expect("an output") {
+                Output::Timeout(at) => {
+                    self.timeout = at;
+                    return;
+                }
+                Output::Transmit(transmit) => self.outbox.push_back(transmit.contents.to_vec()),
+                Output::Event(_) => {}
+            }
+        }
+    }
+}
+
+/// FINGERPRINT is optional and the last attribute, 8 bytes long (RFC 8489 §14.7); MESSAGE-INTEGRITY does not cover it.
+fn without_fingerprint(check: &[u8]) -> Vec<u8> {
+    let mut check = check[..check.len() - 8].to_vec();
+    let length = u16::try_from(check.len() - 20).expect("a short datagram");
+    check[2..4].copy_from_slice(&length.to_be_bytes());
+    check
+}
+
+fn shared(local: SocketAddr) -> Arc<Shared> {
+    Arc::new(Shared {
+        edge: EdgeId(1),
+        candidates: vec![rtc::Candidate { address: local }],
+        models: BTreeMap::from([("echo".to_owned(), "echo".to_owned())]),
+        default_model: "echo".to_owned(),
+        setup_timeout: Duration::from_secs(30),
+        keys: RouteKeys::from_secret(&[7; 32]),
+        identity: rtc::Identity::generate(),
+        directory: Directory::new(1),
+        seats: Seats::new(1),
+        draining: AtomicBool::new(false),
+        counts: Counts::default(),
+    })
+}
