@@ -10,6 +10,7 @@ use link::ids::{EdgeId, TransceiverId};
 use serde::Deserialize;
 
 use crate::signaling::ECHO;
+use crate::worker::budget;
 
 /// Everything that can be set. Each key's effect and cost stand in `deploy/edge.toml`, which equals the defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -49,8 +50,28 @@ pub struct Config {
     pub models: BTreeMap<String, String>,
     /// Where calls may go. Defaults to transceiver 1 at `127.0.0.1:7443`.
     pub transceivers: Vec<TransceiverConfig>,
+    /// What strangers may cost.
+    pub limits: Limits,
     /// Log lines.
     pub log: daemon::log::Config,
+}
+
+/// What strangers may cost, each per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Datagrams of strangers from one IPv4 address or IPv6 /64. Defaults to 5000.
+    pub datagrams_per_source: u32,
+    /// Datagrams of strangers on one worker. Defaults to 50000.
+    pub datagrams_per_worker: u32,
+    /// Requests for calls from one IPv4 address or IPv6 /64. Defaults to 2000.
+    pub calls_per_source: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { datagrams_per_source: 5000, datagrams_per_worker: 50_000, calls_per_source: 2000 }
+    }
 }
 
 /// One transceiver.
@@ -83,6 +104,7 @@ impl Default for Config {
             drain_timeout_ms: 10_000,
             models: ["echo", "loopback", "parrot"].map(|name| (name.to_owned(), name.to_owned())).into(),
             transceivers: vec![TransceiverConfig { id: 1, address: local(7443) }],
+            limits: Limits::default(),
             log: daemon::log::Config::default(),
         }
     }
@@ -123,6 +145,14 @@ impl daemon::config::Checked for Config {
             "longer than a day",
             "choose 0 to 86400000",
         );
+        for (key, value) in [
+            ("limits.datagrams_per_source", self.limits.datagrams_per_source),
+            ("limits.datagrams_per_worker", self.limits.datagrams_per_worker),
+            ("limits.calls_per_source", self.limits.calls_per_source),
+        ] {
+            let reason = "nobody could set up a call";
+            problems.require(value > 0, key, value, reason, "choose 1 or more; the defaults are generous");
+        }
         self.check_models(problems);
         self.check_transceivers(problems);
         if let Err(found) = self.candidates(self.media_bind.port()) {
@@ -153,6 +183,13 @@ impl Config {
             consent_timeout: Duration::from_millis(self.consent_timeout_ms),
             ..rtc::Config::default()
         }
+    }
+
+    /// What strangers may cost each worker.
+    #[must_use]
+    pub fn worker_limits(&self) -> budget::Limits {
+        let Limits { datagrams_per_source, datagrams_per_worker, .. } = self.limits;
+        budget::Limits { per_source: datagrams_per_source, per_worker: datagrams_per_worker }
     }
 
     /// The advertised addresses in order of preference, public ones first; `port` is taken where none is written.

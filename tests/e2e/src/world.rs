@@ -12,6 +12,7 @@ use bytes::Bytes;
 use edge::directory::{Directory, HandOver};
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
+use edge::worker::budget::Limits;
 use edge::worker::{CloseCause, Gauges, LinkInput, Output, Worker, WorkerConfig};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -142,7 +143,8 @@ impl World {
         }
         let worker = |index: usize| {
             let index = u32::try_from(index).expect("few workers");
-            let config = WorkerConfig { index, edge: edge.edge, session: rtc::Config::default() };
+            let config =
+                WorkerConfig { index, edge: edge.edge, session: rtc::Config::default(), limits: Limits::default() };
             let (directory, keys) = (Arc::clone(&edge.directory), edge.keys.clone());
             let seed = sim.random(label::WORKERS + u64::from(index)).seed();
             Worker::new(now, config, directory, keys, edge.identity.clone(), seed)

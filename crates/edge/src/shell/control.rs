@@ -15,7 +15,7 @@ use super::report::Board;
 use super::{http, lease};
 use crate::config::Config;
 use crate::directory::Command;
-use crate::signaling::{self, ECHO, Shared};
+use crate::signaling::{self, Callers, ECHO, Shared};
 use crate::worker::CloseCause;
 
 /// Between two looks at what expires, counts and drains.
@@ -63,7 +63,8 @@ async fn serve(start: Start) -> std::io::Result<()> {
     http.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(http)?;
     let router = signaling::router(Arc::clone(&shared));
-    tasks.spawn(http::serve(listener, router));
+    let callers = Callers::new(Instant::now(), config.limits.calls_per_source, rand::random());
+    tasks.spawn(http::serve(listener, router, callers));
     tasks.spawn(daemon::admin::serve(admin, metrics, lifecycle.clone()));
     tasks.spawn(lifecycle.clone().drain_on_signals());
     let needs_link = config.models.values().any(|model| model != ECHO);

@@ -4,13 +4,16 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tower::Layer;
+
+use crate::signaling::{Caller, Callers};
 
 /// Connections at once; the next one waits in the kernel. A call needs one for the length of its POST.
 const MAX_CONNECTIONS: usize = 1024;
@@ -34,12 +37,15 @@ const PATIENCE: Patience =
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves until the runtime ends.
-pub(super) async fn serve(listener: TcpListener, router: Router) -> io::Result<()> {
+pub(super) async fn serve(listener: TcpListener, router: Router, callers: Callers) -> io::Result<()> {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((stream, _)) => drop(connections.spawn(connection(stream, router.clone(), PATIENCE))),
+                Ok((stream, from)) => {
+                    let caller = callers.caller(from.ip());
+                    connections.spawn(connection(stream, router.clone(), caller, PATIENCE));
+                }
                 // The client is gone already, or we have no descriptor left: neither ends the listener.
                 Err(error) => {
                     tracing::debug!(%error, "a connection was not accepted");
@@ -51,12 +57,13 @@ pub(super) async fn serve(listener: TcpListener, router: Router) -> io::Result<(
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, patience: Patience) {
+async fn connection(stream: TcpStream, router: Router, caller: Caller, patience: Patience) {
     // The answer to a POST is one small write; waiting to fill a segment would cost a round trip.
     let _ = stream.set_nodelay(true);
+    let service = TowerToHyperService::new(Extension(caller).layer(router));
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(patience.head);
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router)));
+    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // A client that breaks off is no news.
     if timeout(patience.life, serving.as_mut()).await.is_err() {
         serving.as_mut().graceful_shutdown();
@@ -66,6 +73,8 @@ async fn connection(stream: TcpStream, router: Router, patience: Patience) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use axum::body::Bytes;
     use axum::routing::{get, post};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -89,8 +98,9 @@ mod tests {
             .route("/slow", slow);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (server, _) = listener.accept().await.unwrap();
-        (client, tokio::spawn(connection(server, router, BRIEF)))
+        let (server, from) = listener.accept().await.unwrap();
+        let caller = Callers::new(Instant::now(), 1, 1).caller(from.ip());
+        (client, tokio::spawn(connection(server, router, caller, BRIEF)))
     }
 
     async fn ends(serving: tokio::task::JoinHandle<()>) {

@@ -113,6 +113,7 @@ impl Edge {
                     index: u32::try_from(index).unwrap_or(u32::MAX),
                     edge: config.edge(),
                     session: config.session(),
+                    limits: config.worker_limits(),
                 },
                 core: cores.get(index % cores.len().max(1)).copied(),
                 socket,

@@ -72,6 +72,7 @@ impl Board {
             ("created", &counts.created),
             ("refused", &counts.refused),
             ("no_seat", &counts.no_seat),
+            ("limited", &counts.limited),
             ("draining", &counts.draining),
         ] {
             counter!("fronthaul_edge_calls_total", "result" => result).absolute(count.load(Ordering::Relaxed));

@@ -231,6 +231,10 @@ async fn receive(shell: Rc<Shell>) -> std::io::Result<()> {
                 let path = Path { local: datagram.local, remote: datagram.remote };
                 core.handle_datagram(now, unix_seconds, path, datagram.bytes);
             }
+            // Deadlines do not wait until the socket is empty and the runtime looks at the timer.
+            if core.poll_timeout().is_some_and(|at| at <= now) {
+                core.handle_timeout(now);
+            }
         });
         yield_now().await;
     }

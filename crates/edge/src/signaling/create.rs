@@ -55,6 +55,8 @@ pub struct Counts {
     pub refused: AtomicU64,
     /// Refused for want of a seat.
     pub no_seat: AtomicU64,
+    /// Refused because one source asked too often.
+    pub limited: AtomicU64,
     /// Refused because the edge stops.
     pub draining: AtomicU64,
     /// Took the default model because none was named.

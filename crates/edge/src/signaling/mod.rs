@@ -2,7 +2,7 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `POST /v1/realtime/calls` | 201, the answer, `Location: /v1/realtime/calls/rtc_...` |
+//! | `POST /v1/realtime/calls` | 201, the answer, `Location: /v1/realtime/calls/rtc_...`; 429 when one source asks too often |
 //! | `DELETE /v1/realtime/calls/{id}` | 200, or 404 once the call is over |
 //! | `POST /v1/realtime/calls/{id}/hangup` | 200, also when repeated |
 //! | `GET /`, `GET /assets/...` | the page |
@@ -11,6 +11,7 @@
 //! for (`*` would not cover Authorization).
 
 mod body;
+mod callers;
 mod create;
 mod error;
 mod page;
@@ -31,6 +32,7 @@ use serde::Deserialize;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
 
 pub use body::{MAX_OFFER_BYTES, MAX_SESSION_BYTES};
+pub use callers::{Caller, Callers};
 pub use create::{Counts, CreateCall, Created, ECHO, Shared, create_call};
 pub use error::ApiError;
 
@@ -71,6 +73,11 @@ async fn create(
     let refused = |_: &ApiError| {
         shared.counts.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     };
+    if let Some(caller) = request.extensions().get::<Caller>() {
+        caller.pay(Instant::now()).inspect_err(|_| {
+            shared.counts.limited.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        })?;
+    }
     let Query(query) = query
         .map_err(|error| ApiError::invalid("invalid_query", "model", format!("{}.", error.body_text())))
         .inspect_err(refused)?;

@@ -13,7 +13,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tower::ServiceExt;
 
-use super::{Counts, CreateCall, MAX_OFFER_BYTES, Shared, create_call, router};
+use super::{Callers, Counts, CreateCall, MAX_OFFER_BYTES, Shared, create_call, router};
 use crate::directory::Directory;
 use crate::seats::Seats;
 
@@ -346,4 +346,24 @@ async fn the_page_is_served() {
     assert!(page.body.contains("<html"));
     assert_eq!(request(&shared, "GET", "/assets/none.js", "", "").await.status, StatusCode::NOT_FOUND);
     assert_eq!(request(&shared, "GET", "/assets/../Cargo.toml", "", "").await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_source_that_asks_too_often_is_told_to_wait_and_others_are_not() {
+    let shared = shared();
+    lease(&shared, 10);
+    let callers = Callers::new(Instant::now(), 2, 7);
+    let ask = async |source: [u8; 4]| {
+        let request = Request::post("/v1/realtime/calls").header("content-type", "application/sdp");
+        let request = request.extension(callers.caller(source.into())).body(offer().into()).unwrap();
+        send(&shared, request).await
+    };
+    for _ in 0..2 {
+        assert_eq!(ask([192, 0, 2, 9]).await.status, StatusCode::CREATED);
+    }
+    let refused = ask([192, 0, 2, 9]).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, "1"));
+    assert_eq!(refused.error()["code"], "too_many_calls");
+    assert_eq!(ask([192, 0, 2, 10]).await.status, StatusCode::CREATED);
+    assert_eq!(shared.counts.limited.load(Ordering::Relaxed), 1);
 }

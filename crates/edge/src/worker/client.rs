@@ -46,7 +46,8 @@ pub(crate) struct Client {
     /// The entry among the worker's deadlines that counts.
     pub(crate) armed: Option<Instant>,
     events: Option<ChannelId>,
-    connected: bool,
+    /// DTLS is done.
+    pub(crate) connected: bool,
     ending: Option<Ending>,
 }
 

@@ -10,12 +10,14 @@
 //! # Invariants
 //!
 //! * A session never changes its worker.
-//! * One turn is bounded: at most [`FRAMES_PER_TURN`] due frames and [`DEADLINES_PER_TURN`] deadlines between two
-//!   ends of a batch. What is left is due at once: [`Worker::poll_timeout`] lies in the past.
+//! * One turn is bounded: at most [`FRAMES_PER_TURN`] due frames, [`DEADLINES_PER_TURN`] deadlines and one step of a set-up
+//!   between two ends of a batch. What is left is due at once: [`Worker::poll_timeout`] lies in the past.
+//! * What strangers cost is bounded ([`budget`]), and a datagram of an established flow asks for no budget.
 //! * Every session that is claimed is counted as closed exactly once, and leaves nothing behind: no 4-tuple, slot, seat
 //!   or directory entry.
 
 mod bridge;
+pub mod budget;
 mod client;
 mod clients;
 mod deadlines;
@@ -25,6 +27,7 @@ mod io;
 pub mod playout;
 mod remote;
 mod routing;
+mod setup;
 mod stats;
 
 use std::collections::HashMap;
@@ -41,11 +44,13 @@ pub use bridge::LinkInput;
 pub use io::Output;
 pub use stats::{CloseCause, Discard, Gauges, Stats};
 
+use self::budget::{Budget, Limits};
 use self::client::Side;
 use self::clients::{Clients, Key};
 use self::deadlines::Deadlines;
 pub(crate) use self::held::payload_bytes;
 use self::io::Io;
+use self::setup::Setup;
 use crate::directory::{Command, Directory};
 
 /// Frames put on the wire between two ends of a batch: ~3 us each are ~200 us of a turn's 500.
@@ -63,6 +68,8 @@ pub struct WorkerConfig {
     pub edge: EdgeId,
     /// Timers and limits of each session.
     pub session: rtc::Config,
+    /// What strangers may cost.
+    pub limits: Limits,
 }
 
 /// The core of one worker. See the module for how to drive it. Not `Send`.
@@ -79,6 +86,8 @@ pub struct Worker {
     paths: HashMap<Path, Key>,
     slots: HashMap<(TransceiverId, Slot), Key>,
     deadlines: Deadlines,
+    budget: Budget,
+    setup: Setup,
     frames_left: u32,
     /// What sessions that are over had counted on their playout.
     past_playout: playout::Stats,
@@ -96,18 +105,22 @@ impl Worker {
         identity: rtc::Identity,
         seed: [u8; 32],
     ) -> Self {
+        let mut rng = StdRng::from_seed(seed);
+        let budget = Budget::new(now, config.limits, rng.next_u64());
         Self {
             config,
             directory,
             keys,
             identity,
-            rng: StdRng::from_seed(seed),
+            rng,
             now,
             clients: Clients::default(),
             by_id: HashMap::new(),
             paths: HashMap::new(),
             slots: HashMap::new(),
             deadlines: Deadlines::default(),
+            budget,
+            setup: Setup::default(),
             frames_left: FRAMES_PER_TURN,
             past_playout: playout::Stats::default(),
             io: Io::new(now),
@@ -154,12 +167,13 @@ impl Worker {
             client.handle_timeout(now, &mut self.io);
             self.service(now, key);
         }
+        self.serve_setup(now);
     }
 
     /// When [`Self::handle_timeout`] wants to be called next; may come early, never late.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.deadlines.next()
+        if self.setup.is_waiting() { Some(self.now) } else { self.deadlines.next() }
     }
 
     /// The next datagram to a client: it is put into `out`, whose old buffer is kept for reuse.
@@ -179,6 +193,7 @@ impl Worker {
     /// Lets pending link datagrams go and opens the next turn.
     pub fn end_of_batch(&mut self, now: Instant) {
         self.frames_left = FRAMES_PER_TURN;
+        self.setup.next_turn();
         self.io.end_of_batch(now);
     }
 

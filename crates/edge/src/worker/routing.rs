@@ -28,11 +28,13 @@ use crate::seats::LOCAL;
 enum Destination {
     Mine(Key),
     Worker(u32),
+    /// Wherever it says when the turn comes that has a set-up step for it.
+    Later,
 }
 
 /// Whether the datagram may be handed over: once, so that two workers can never play ball with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Hop {
+pub(super) enum Hop {
     FromNetwork,
     FromWorker,
 }
@@ -48,14 +50,22 @@ impl Worker {
         self.route(now, unix_seconds, path, datagram, Hop::FromWorker);
     }
 
-    fn route(&mut self, now: Instant, unix_seconds: u32, path: Path, datagram: &mut [u8], hop: Hop) {
+    pub(super) fn route(&mut self, now: Instant, unix_seconds: u32, path: Path, datagram: &mut [u8], hop: Hop) {
         self.now = now;
-        let destination = match classify(datagram) {
+        let class = classify(datagram);
+        let destination = match class {
+            Class::Stun if hop == Hop::FromNetwork && !self.setup.is_served() && !self.admits(now, &path) => {
+                Err(Discard::OverBudget)
+            }
             Class::Stun => self.route_check(now, unix_seconds, datagram),
             Class::Unknown => Err(Discard::Rtc(rtc::Discard::UnknownProtocol)),
-            Class::Dtls | Class::Rtp | Class::Rtcp => self.route_path(&path),
+            Class::Dtls | Class::Rtp | Class::Rtcp => self.route_path(now, &path),
         };
         match destination {
+            Ok(Destination::Later) => self.wait_for_step(now, unix_seconds, path, datagram, hop),
+            Ok(Destination::Mine(key)) if class == Class::Dtls && !self.may_handshake(key) => {
+                self.wait_for_step(now, unix_seconds, path, datagram, hop);
+            }
             Ok(Destination::Mine(key)) => self.deliver(now, key, path, datagram),
             Ok(Destination::Worker(worker)) if hop == Hop::FromNetwork && worker != self.config.index => {
                 self.io.stats.handed_over += 1;
@@ -66,12 +76,27 @@ impl Worker {
         }
     }
 
-    fn route_path(&self, path: &Path) -> Result<Destination, Discard> {
+    /// Whether a check is looked at: on a known 4-tuple always, else as far as budgets go.
+    fn admits(&mut self, now: Instant, path: &Path) -> bool {
+        self.paths.contains_key(path) || self.budget.take(now, path.remote.ip())
+    }
+
+    /// Whether this session's DTLS may do its work in this turn.
+    fn may_handshake(&mut self, key: Key) -> bool {
+        self.clients.get(key).is_none_or(|client| client.connected) || self.setup.step()
+    }
+
+    fn route_path(&mut self, now: Instant, path: &Path) -> Result<Destination, Discard> {
         if let Some(key) = self.paths.get(path) {
             return Ok(Destination::Mine(*key));
         }
-        let worker = self.directory.worker_of(path).ok_or(Discard::Rtc(rtc::Discard::UncheckedPath))?;
-        Ok(Destination::Worker(worker))
+        if let Some(worker) = self.directory.worker_of(path) {
+            return Ok(Destination::Worker(worker));
+        }
+        if !self.budget.take(now, path.remote.ip()) {
+            return Err(Discard::OverBudget);
+        }
+        Err(Discard::Rtc(rtc::Discard::UncheckedPath))
     }
 
     /// A check names its session (RFC 8445 §7.2.2: USERNAME is "ours:theirs").
@@ -92,6 +117,9 @@ impl Worker {
             }
             if !check.verify(&entry.key) {
                 return Err(Discard::Rtc(rtc::Discard::StunIntegrity));
+            }
+            if !self.setup.step() {
+                return Ok(Destination::Later);
             }
             if let Some(key) = self.claim(now, route.session, &entry) {
                 return Ok(Destination::Mine(key));

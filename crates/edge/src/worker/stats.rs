@@ -17,11 +17,22 @@ pub enum Discard {
     LateClaim,
     /// Handed over to a worker that does not have the session.
     Misrouted,
+    /// From an address that no check proved, while such datagrams used their budget up.
+    OverBudget,
+    /// Of a set-up, while too many others waited for theirs.
+    SetupQueue,
 }
 
 /// Discards that are not of the `rtc` crate, in the order of their counters.
-const OWN: [Discard; 5] =
-    [Discard::ForgedRoute, Discard::OtherEdge, Discard::UnknownSession, Discard::LateClaim, Discard::Misrouted];
+const OWN: [Discard; 7] = [
+    Discard::ForgedRoute,
+    Discard::OtherEdge,
+    Discard::UnknownSession,
+    Discard::LateClaim,
+    Discard::Misrouted,
+    Discard::OverBudget,
+    Discard::SetupQueue,
+];
 
 impl Discard {
     /// How many there are.
@@ -42,6 +53,8 @@ impl Discard {
             Self::UnknownSession => "unknown_session",
             Self::LateClaim => "late_claim",
             Self::Misrouted => "misrouted",
+            Self::OverBudget => "over_budget",
+            Self::SetupQueue => "setup_queue",
         }
     }
 

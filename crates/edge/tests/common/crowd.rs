@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use edge::signaling::{CreateCall, Shared, create_call};
+use edge::worker::budget::Limits;
 use edge::worker::{Output, Worker, WorkerConfig};
 use link::ids::{EdgeId, SessionId};
 use net::alloc::{Counts, thread};
@@ -46,13 +47,15 @@ pub(crate) struct Costs {
     pub(crate) timeouts: Cost,
     /// What transceivers say.
     pub(crate) link: Cost,
+    /// Requests for calls.
+    pub(crate) signaling: Cost,
     pub(crate) batches: u64,
 }
 
 impl Costs {
     /// Everything.
     pub(crate) fn live_bytes(&self) -> i64 {
-        [self.media, self.control, self.timeouts, self.link].iter().map(|cost| cost.live_bytes).sum()
+        [self.media, self.control, self.timeouts, self.link, self.signaling].iter().map(|cost| cost.live_bytes).sum()
     }
 }
 
@@ -63,6 +66,8 @@ pub(crate) struct Crowd {
     pub(crate) worker: Worker,
     pub(crate) clients: Vec<Client>,
     pub(crate) costs: Costs,
+    /// Datagrams to clients.
+    pub(crate) transmitted: u64,
     /// Everything that the worker put out but media batches.
     pub(crate) outputs: Vec<Output>,
     /// Batches as a link that is behind would hold them.
@@ -74,9 +79,13 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn new(seats: u32) -> Self {
+        Self::with_limits(seats, Limits::default())
+    }
+
+    pub(crate) fn with_limits(seats: u32, limits: Limits) -> Self {
         let shared = shared(1, seats, Duration::from_secs(30));
         let begin = Instant::now();
-        let config = WorkerConfig { index: 0, edge: EdgeId(1), session: rtc::Config::default() };
+        let config = WorkerConfig { index: 0, edge: EdgeId(1), session: rtc::Config::default(), limits };
         let worker = Worker::new(
             begin,
             config,
@@ -92,6 +101,7 @@ impl Crowd {
             worker,
             clients: Vec::new(),
             costs: Costs::default(),
+            transmitted: 0,
             outputs: Vec::new(),
             held: VecDeque::with_capacity(HELD_BATCHES),
             scratch: Vec::new(),
@@ -122,8 +132,11 @@ impl Crowd {
         let mut client = Client::new(self.now, address);
         let offer = client.offer();
         let request = CreateCall { offer: &offer, model: Some(model), session_json: None };
+        let before = thread();
         let created = create_call(&self.shared, self.now, self.unix(), &mut self.rng, request).unwrap();
+        self.costs.signaling.add(thread() - before);
         client.accept(&created.answer);
+        self.costs.signaling.live_bytes -= i64::try_from(created.answer.capacity()).unwrap();
         self.clients.push(client);
         created.id
     }
@@ -147,6 +160,7 @@ impl Crowd {
             let path = self.worker.poll_transmit(&mut self.scratch);
             counts = sum(counts, thread() - before);
             if let Some(path) = path {
+                self.transmitted += 1;
                 let client = self.clients.iter_mut().find(|client| client.local == path.remote);
                 if let Some(client) = client {
                     client.receive(now, path.local, &self.scratch);

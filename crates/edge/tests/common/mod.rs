@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use edge::directory::Directory;
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
+use edge::worker::budget::Limits;
 use edge::worker::{Output, Worker, WorkerConfig};
 use link::ids::{EdgeId, SessionId, TransceiverId};
 use link::route::RouteKeys;
@@ -170,7 +171,8 @@ impl Rig {
         let shared = shared(usize::try_from(workers).unwrap(), 10, Duration::from_secs(30));
         let begin = Instant::now();
         let worker = |index| {
-            let config = WorkerConfig { index, edge: EdgeId(1), session: rtc::Config::default() };
+            let config =
+                WorkerConfig { index, edge: EdgeId(1), session: rtc::Config::default(), limits: Limits::default() };
             let seed = [u8::try_from(index).unwrap(); 32];
             let (directory, keys) = (Arc::clone(&shared.directory), shared.keys.clone());
             Worker::new(begin, config, directory, keys, shared.identity.clone(), seed)

@@ -1,0 +1,144 @@
+//! Strangers and storms against a worker core: established flows come first, and nothing forged is answered.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on shall say where")]
+
+mod common;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use common::crowd::{Costs, Crowd};
+use edge::worker::Discard;
+use edge::worker::budget::Limits;
+use rtc::Path;
+
+#[global_allocator]
+static ALLOCATOR: net::alloc::Counting = net::alloc::Counting;
+
+fn edge() -> SocketAddr {
+    common::EDGE.parse().unwrap()
+}
+
+/// A datagram that no client of ours sent.
+fn forge(crowd: &mut Crowd, from: SocketAddr, datagram: &[u8]) {
+    let path = Path { local: edge(), remote: from };
+    let mut datagram = datagram.to_vec();
+    crowd.turn(|costs| &mut costs.control, |worker, now, unix| worker.handle_datagram(now, unix, path, &mut datagram));
+}
+
+/// A check as the client of a call sends it, and what it says after the header.
+fn recorded_check(crowd: &mut Crowd) -> Vec<u8> {
+    crowd.call("echo");
+    let client = crowd.clients.last_mut().unwrap();
+    client.tick(crowd.now);
+    client.drain(crowd.now);
+    let check = client.outbox.pop_front().unwrap().1;
+    assert_eq!(rtc::classify(&check), rtc::Class::Stun);
+    crowd.run_for(Duration::from_millis(500));
+    check
+}
+
+#[test]
+fn nothing_forged_is_answered_and_a_running_call_goes_on() {
+    let mut crowd = Crowd::new(10);
+    let check = recorded_check(&mut crowd);
+    let mut token = check.clone();
+    token[40] ^= 1;
+    let mut integrity = check.clone();
+    let at = integrity.len() - 20;
+    integrity[at] ^= 1;
+    // Both FINGERPRINTs are wrong now; without one the token and the integrity are looked at.
+    let (token, integrity) = (without_fingerprint(&token), without_fingerprint(&integrity));
+    let hello = [22, 254, 253, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let srtp = [0x80_u8; 100];
+    let (stranger, client) = ("203.0.113.5:9".parse().unwrap(), crowd.clients[0].local);
+    let sent_before = crowd.transmitted;
+    crowd.speak(&[1; 80]);
+    let per_frame = crowd.transmitted - sent_before;
+    let discarded = crowd.worker.stats().discarded_total();
+    crowd.costs = Costs::default();
+    for _ in 0..100 {
+        let before = crowd.transmitted;
+        for cut in [0, 1, 19, 20, 30, check.len() - 1] {
+            forge(&mut crowd, stranger, &check[..cut]);
+        }
+        for datagram in [&token, &integrity, &hello.to_vec(), &srtp.to_vec(), &vec![200; 50]] {
+            forge(&mut crowd, stranger, datagram);
+        }
+        forge(&mut crowd, client, &srtp);
+        forge(&mut crowd, client, &[200; 60]);
+        assert_eq!(crowd.transmitted, before, "a forged datagram was answered");
+        crowd.speak(&[1; 80]);
+    }
+    assert_eq!(crowd.worker.stats().discarded_total() - discarded, 100 * 13);
+    assert!(crowd.transmitted - sent_before >= 100 * per_frame);
+    assert!(crowd.clients[0].heard.len() >= 100);
+    assert_eq!(crowd.worker.gauges().sessions, 1);
+}
+
+#[test]
+fn a_source_out_of_budget_disturbs_neither_running_calls_of_its_own_nor_others() {
+    let mut crowd = Crowd::with_limits(10, Limits { per_source: 100, per_worker: 10_000 });
+    crowd.join("echo");
+    let neighbor = SocketAddr::new(crowd.clients[0].local.ip(), 9);
+    for _ in 0..1000 {
+        forge(&mut crowd, neighbor, &[0x80; 60]);
+    }
+    let dropped = crowd.worker.stats().discarded(Discard::OverBudget);
+    assert!(dropped >= 900, "{dropped}");
+    crowd.clients[0].heard.clear();
+    for _ in 0..500 {
+        crowd.speak(&[1; 80]);
+        // Enough to keep its budget at nothing.
+        for _ in 0..4 {
+            forge(&mut crowd, neighbor, &[0x80; 60]);
+        }
+    }
+    // Consent was renewed as well, over ten seconds.
+    assert!(crowd.clients[0].heard.len() >= 499, "{}", crowd.clients[0].heard.len());
+    let stranger: SocketAddr = "203.0.113.5:9".parse().unwrap();
+    let unchecked = Discard::Rtc(rtc::Discard::UncheckedPath);
+    let before = crowd.worker.stats().discarded(unchecked);
+    forge(&mut crowd, stranger, &[0x80; 60]);
+    assert_eq!(crowd.worker.stats().discarded(unchecked), before + 1, "looked at, as it has a budget of its own");
+}
+
+#[test]
+fn a_batch_of_first_checks_claims_one_session_per_turn_and_all_in_the_end() {
+    const CALLS: usize = 40;
+    let mut crowd = Crowd::new(100);
+    let mut batch = Vec::new();
+    for _ in 0..CALLS {
+        crowd.call("echo");
+        let client = crowd.clients.last_mut().unwrap();
+        client.tick(crowd.now);
+        client.drain(crowd.now);
+        batch.extend(client.outbox.drain(..).take(1).map(|(_, datagram)| (client.local, datagram)));
+    }
+    assert_eq!(batch.len(), CALLS);
+    crowd.turn(
+        |costs| &mut costs.control,
+        |worker, now, unix| {
+            for (from, datagram) in &mut batch {
+                worker.handle_datagram(now, unix, Path { local: edge(), remote: *from }, datagram);
+            }
+        },
+    );
+    assert_eq!(crowd.worker.gauges().sessions, 1);
+    for claimed in 2..=CALLS {
+        assert!(crowd.worker.poll_timeout().is_some_and(|at| at <= crowd.now), "the next one is due");
+        crowd.turn(|costs| &mut costs.timeouts, |worker, now, _| worker.handle_timeout(now));
+        assert_eq!(crowd.worker.gauges().sessions, claimed);
+    }
+    crowd.run_for(Duration::from_secs(3));
+    assert!(crowd.clients.iter().all(|client| client.connected && client.channel.is_some()));
+    assert_eq!(crowd.worker.stats().discarded(Discard::SetupQueue), 0);
+}
+
+/// FINGERPRINT is optional and the last attribute, 8 bytes long (RFC 8489 §14.7).
+fn without_fingerprint(check: &[u8]) -> Vec<u8> {
+    let mut check = check[..check.len() - 8].to_vec();
+    let length = u16::try_from(check.len() - 20).unwrap();
+    check[2..4].copy_from_slice(&length.to_be_bytes());
+    check
+}
