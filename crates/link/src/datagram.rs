@@ -5,19 +5,25 @@
 //! b0      := version:4 (=1) | kind:4    0 media-up, 1 media-down, 2 heartbeat, 3 acknowledgement, 4 playout report
 //! clock32 := the sender's monotonic microseconds at send, low 32 bits
 //! frame   := slot:varint | flags:u8 | epoch:u8 | seq:u16 | rtp_ts:u32 | age:u16 (10 us) | ext? | len:varint | payload
+//! heartbeat := flags:u8 | (clock32 | held:u32)?    0x01 congested, 0x02 echo follows
 //! ext     := len:u8 | (type:u8 | len:u8 | value)*    only with flag EXT; unknown types are skipped
 //! report  := slot:varint | epoch:u8 | utterance:varint | sent:varint | limit:varint | queue_ms:u16 | underruns:u16
 //! ```
 //!
 //! Integers are big endian, varints those of RFC 9000 §16. A batch that is cut short yields the entries before the cut.
-//! Kinds 1 and 3 are reserved: nobody sends them, and they are dropped as unknown.
+//! Kind 3 is reserved: nobody sends it, and it is dropped as unknown.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::ids::{Slot, UtteranceId};
 
+mod heartbeat;
+mod repeat;
 #[cfg(test)]
 mod tests;
+
+pub use heartbeat::{Echo, Heartbeat};
+pub use repeat::{Previous, Seen};
 
 /// Largest batch: fits every path that carries QUIC, before MTU discovery.
 ///
@@ -29,6 +35,7 @@ pub const MAX_BATCH_BYTES: usize = 1162;
 const HEAD_BYTES: usize = 5;
 const VERSION: u8 = 1;
 const KIND_MEDIA_UP: u8 = 0;
+const KIND_MEDIA_DOWN: u8 = 1;
 const KIND_HEARTBEAT: u8 = 2;
 const KIND_PLAYOUT: u8 = 4;
 
@@ -40,7 +47,7 @@ const EXT_AUDIO_LEVEL: u8 = 1;
 /// former ones have been sent by then: 32 KiB / 1162 = 28.
 const BLOCK_BYTES: usize = 32 * 1024;
 
-/// One audio frame from the edge.
+/// One audio frame from the edge, or to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediaUp<'a> {
     /// Session on this connection.
@@ -49,13 +56,13 @@ pub struct MediaUp<'a> {
     pub epoch: u8,
     /// First packet of a talkspurt (RTP marker).
     pub marker: bool,
-    /// RTP sequence number of the client.
+    /// RTP sequence number of the client; to the edge: counts the frames of the session.
     pub seq: u16,
-    /// RTP timestamp of the client, 48 kHz.
+    /// RTP timestamp of the client, 48 kHz; to the edge: sample of the utterance, low 32 bits.
     pub rtp_timestamp: u32,
     /// RFC 6464 level in -dBov, if sent (flag EXT).
     pub audio_level: Option<u8>,
-    /// Microseconds since the packet reached the edge (10 us units on the wire, saturating).
+    /// Microseconds since the packet reached the edge, or since the backend gave it (10 us units on the wire, saturating).
     pub age_us: u32,
     /// One Opus packet.
     pub payload: &'a [u8],
@@ -90,11 +97,15 @@ pub enum Batch<'a> {
         /// Entries.
         frames: Frames<'a>,
     },
-    /// Nothing but the clock.
-    Heartbeat {
+    /// Frames for clients; iterate with [`Frames`].
+    MediaDown {
         /// Sender's clock.
         clock32: u32,
+        /// Entries.
+        frames: Frames<'a>,
     },
+    /// The clocks and the path.
+    Heartbeat(Heartbeat),
     /// Iterate with [`Reports`].
     Playout {
         /// Sender's clock.
@@ -156,19 +167,17 @@ pub fn parse(datagram: &[u8]) -> Result<Batch<'_>, Drop> {
     let clock32 = rest.u32()?;
     match kind {
         KIND_MEDIA_UP => Ok(Batch::MediaUp { clock32, frames: Frames { rest } }),
-        KIND_HEARTBEAT => Ok(Batch::Heartbeat { clock32 }),
+        KIND_MEDIA_DOWN => Ok(Batch::MediaDown { clock32, frames: Frames { rest } }),
+        KIND_HEARTBEAT => Heartbeat::parse(clock32, rest).map(Batch::Heartbeat),
         KIND_PLAYOUT => Ok(Batch::Playout { clock32, reports: Reports { rest } }),
         _ => Err(Drop::Kind),
     }
 }
 
-/// A batch of nothing but the clock.
+/// Whether this is a heartbeat, which the link keeps for itself.
 #[must_use]
-pub fn heartbeat(clock32: u32) -> Bytes {
-    let mut batch = BytesMut::with_capacity(HEAD_BYTES);
-    batch.put_u8(VERSION << 4 | KIND_HEARTBEAT);
-    batch.put_u32(clock32);
-    batch.freeze()
+pub fn is_heartbeat(datagram: &[u8]) -> bool {
+    datagram.first() == Some(&(VERSION << 4 | KIND_HEARTBEAT))
 }
 
 impl<'a> Iterator for Frames<'a> {
@@ -196,10 +205,16 @@ pub struct BatchWriter {
 }
 
 impl BatchWriter {
-    /// An empty batch of frames, or of reports.
+    /// An empty batch of frames from clients.
     #[must_use]
     pub fn media_up() -> Self {
         Self::new(KIND_MEDIA_UP)
+    }
+
+    /// An empty batch of frames for clients.
+    #[must_use]
+    pub fn media_down() -> Self {
+        Self::new(KIND_MEDIA_DOWN)
     }
 
     /// An empty batch of playout reports.
@@ -216,11 +231,11 @@ impl BatchWriter {
     /// never fits an empty one: send it as OversizeFrame. A batch of reports takes no frame.
     #[must_use]
     pub fn push_frame(&mut self, frame: &MediaUp<'_>) -> bool {
-        debug_assert_eq!(self.kind, KIND_MEDIA_UP, "frames go into a batch of frames");
+        debug_assert_ne!(self.kind, KIND_PLAYOUT, "frames go into a batch of frames");
         let ext_bytes = if frame.audio_level.is_some() { 4 } else { 0 };
         let payload_bytes = frame.payload.len() as u64;
         let bytes = varint_len(frame.slot.0.into()) + 10 + ext_bytes + varint_len(payload_bytes) + frame.payload.len();
-        if self.kind != KIND_MEDIA_UP || !self.begin(bytes) {
+        if self.kind == KIND_PLAYOUT || !self.begin(bytes) {
             return false;
         }
         let out = &mut self.batch;

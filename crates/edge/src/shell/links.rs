@@ -162,14 +162,14 @@ async fn utterance(shell: Rc<Shell>, transceiver: TransceiverId, header: Utteran
     let slot = Slot(header.slot);
     let epoch = Epoch(header.epoch).low8();
     let utterance = UtteranceId(header.utterance);
-    shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::UtteranceStart(header)));
+    shell.feed(|core, now| core.handle_link(now, transceiver, LinkInput::UtteranceStart(header)));
     while let Some(frame) = frames.recv().await {
-        shell.turn(|core, now| {
+        shell.feed(|core, now| {
             let (samples, payload) = (frame.samples, &frame.payload);
             core.handle_link(now, transceiver, LinkInput::UtteranceFrame { slot, epoch, utterance, samples, payload });
         });
     }
-    shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::UtteranceEnd { slot, epoch, utterance }));
+    shell.feed(|core, now| core.handle_link(now, transceiver, LinkInput::UtteranceEnd { slot, epoch, utterance }));
 }
 
 /// Asks a transceiver to take a session, and carries the session's stream from then on.

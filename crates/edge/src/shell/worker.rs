@@ -18,6 +18,7 @@ use link::quic::Endpoint;
 use link::route::RouteKeys;
 use net::{BoundSocket, DeadlineTimer, RecvBatch, SendBatch, UdpSocket};
 use rtc::Path;
+use tokio::sync::Notify;
 use tokio::task::{LocalSet, yield_now};
 
 use super::links::{self, Connected};
@@ -89,12 +90,14 @@ async fn serve(start: Start) -> std::io::Result<()> {
         socket: start.socket.register()?,
         timer: DeadlineTimer::new()?,
         directory: start.directory,
+        fed: Fed::default(),
         streams: Streams::default(),
     });
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn_local(daemon::counted(receive(Rc::clone(&shell))));
     tasks.spawn_local(daemon::counted(serve_timer(Rc::clone(&shell))));
     tasks.spawn_local(daemon::counted(serve_mailbox(Rc::clone(&shell))));
+    tasks.spawn_local(daemon::counted(settle(Rc::clone(&shell))));
     tasks.spawn_local(daemon::counted(snapshots(Rc::clone(&shell), start.board)));
     for transceiver in start.transceivers {
         let id = TransceiverId(transceiver.id);
@@ -124,7 +127,15 @@ pub(super) struct Shell {
     socket: UdpSocket,
     timer: DeadlineTimer,
     directory: Arc<Directory>,
+    fed: Fed,
     pub(super) streams: Streams,
+}
+
+/// Inputs of which nothing has followed yet.
+#[derive(Default)]
+struct Fed {
+    inputs: Cell<usize>,
+    any: Notify,
 }
 
 pub(super) struct State {
@@ -148,6 +159,18 @@ impl Shell {
         let mut state = self.state.borrow_mut();
         input(&mut state.core, now);
         self.drain(&mut state);
+    }
+
+    /// An input that many others of its kind come with: what follows from them leaves in one batch, when the tasks that
+    /// are ready now have run, or when there are as many as a batch holds.
+    pub(super) fn feed(self: &Rc<Self>, input: impl FnOnce(&mut Worker, Instant)) {
+        let inputs = self.fed.inputs.get() + 1;
+        self.fed.inputs.set(inputs % net::BATCH);
+        if inputs == net::BATCH {
+            return self.turn(input);
+        }
+        input(&mut self.state.borrow_mut().core, Instant::now());
+        self.fed.any.notify_one();
     }
 
     /// The state, to change what is not the core's.
@@ -246,6 +269,16 @@ async fn serve_timer(shell: Rc<Shell>) -> std::io::Result<()> {
         shell.timer.wait().await;
         shell.turn(Worker::handle_timeout);
         yield_now().await;
+    }
+}
+
+/// What follows from inputs that were fed. Its wake-up queues behind those of the tasks that feed.
+async fn settle(shell: Rc<Shell>) -> std::io::Result<()> {
+    loop {
+        shell.fed.any.notified().await;
+        if shell.fed.inputs.replace(0) > 0 {
+            shell.turn(|_, _| {});
+        }
     }
 }
 

@@ -84,10 +84,32 @@ fn a_report_has_the_bytes_of_the_picture() {
 }
 
 #[test]
-fn a_heartbeat_is_the_clock_alone() {
-    let batch = heartbeat(77);
-    assert_eq!(batch[..], [0x12, 0, 0, 0, 77]);
-    assert_eq!(parse(&batch), Ok(Batch::Heartbeat { clock32: 77 }));
+fn a_heartbeat_has_the_bytes_of_the_picture() {
+    let echo = Some(Echo { clock32: 5, held_us: 258 });
+    for (heartbeat, expected) in [
+        (Heartbeat { clock32: 77, congested: false, echo: None }, &[0x12, 0, 0, 0, 77, 0][..]),
+        (Heartbeat { clock32: 77, congested: true, echo }, &[0x12, 0, 0, 0, 77, 3, 0, 0, 0, 5, 0, 0, 1, 2]),
+    ] {
+        let batch = heartbeat.encode();
+        assert_eq!(batch[..], *expected);
+        assert!(is_heartbeat(&batch));
+        assert_eq!(parse(&batch), Ok(Batch::Heartbeat(heartbeat)));
+    }
+    let clock_alone = Heartbeat { clock32: 9, congested: false, echo: None };
+    assert_eq!(parse(&[0x12, 0, 0, 0, 9]), Ok(Batch::Heartbeat(clock_alone)));
+    assert_eq!(parse(&[0x12, 0, 0, 0, 9, 2, 0]), Err(Drop::Truncated));
+}
+
+#[test]
+fn frames_for_clients_are_a_kind_of_their_own() {
+    let mut writer = BatchWriter::media_down();
+    assert!(writer.push_frame(&frame(b"opus")));
+    let batch = writer.take(3);
+    assert_eq!(batch[0], 0x11);
+    match parse(&batch) {
+        Ok(Batch::MediaDown { clock32: 3, frames }) => assert!(frames.eq([Ok(frame(b"opus"))])),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -158,7 +180,7 @@ fn unknown_flags_and_extensions_are_skipped() {
 #[test]
 fn other_versions_and_kinds_are_dropped_by_name() {
     assert_eq!(parse(&[0x20, 0, 0, 0, 0]), Err(Drop::Version));
-    for kind in [1, 3, 5, 15] {
+    for kind in [3, 5, 15] {
         assert_eq!(parse(&[0x10 | kind, 0, 0, 0, 0]), Err(Drop::Kind));
     }
     assert_eq!(parse(&[]), Err(Drop::Truncated));
@@ -251,9 +273,11 @@ fn random_bytes_end_in_entries_or_one_error() {
             *b0 = 0x10 | rng.random_range(0..6);
         }
         let errors = match parse(&bytes) {
-            Ok(Batch::MediaUp { frames, .. }) => frames.filter(Result::is_err).count(),
+            Ok(Batch::MediaUp { frames, .. } | Batch::MediaDown { frames, .. }) => {
+                frames.filter(Result::is_err).count()
+            }
             Ok(Batch::Playout { reports, .. }) => reports.filter(Result::is_err).count(),
-            Ok(Batch::Heartbeat { .. }) | Err(_) => 0,
+            Ok(Batch::Heartbeat(_)) | Err(_) => 0,
         };
         assert!(errors <= 1, "seed {seed}");
     }

@@ -22,7 +22,10 @@ const KEEP_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct MessageReader {
     stream: RecvStream,
-    buffer: BytesMut,
+    /// What the stream gave and was not read: whole messages are taken from it without a copy.
+    chunk: Bytes,
+    /// A message whose end is in a chunk that has not come; empty, or all there is.
+    partial: BytesMut,
     limit: usize,
     counts: Arc<Counts>,
     /// Set at the first error and at the end: there is nothing after them.
@@ -31,7 +34,7 @@ pub(super) struct MessageReader {
 
 impl MessageReader {
     pub(super) fn new(stream: RecvStream, limit: usize, counts: Arc<Counts>) -> Self {
-        Self { stream, buffer: BytesMut::new(), limit, counts, ended: None }
+        Self { stream, chunk: Bytes::new(), partial: BytesMut::new(), limit, counts, ended: None }
     }
 
     /// Applies from the next message on.
@@ -41,17 +44,22 @@ impl MessageReader {
 
     /// The first byte of a stream. `None`: it ended before.
     pub(super) async fn kind(&mut self) -> Result<Option<u8>, StreamError> {
-        while self.buffer.is_empty() {
+        while self.chunk.is_empty() {
             if !self.fill().await? {
                 return Ok(None);
             }
         }
-        Ok(self.buffer.split_to(1).first().copied())
+        let first = self.chunk.split_to(1).first().copied();
+        if self.chunk.is_empty() {
+            self.chunk = Bytes::new();
+        }
+        Ok(first)
     }
 
     /// What came after the messages that were read, and the stream.
     pub(super) fn into_parts(self) -> (Bytes, RecvStream) {
-        (self.buffer.freeze(), self.stream)
+        let early = if self.partial.is_empty() { self.chunk } else { self.partial.freeze() };
+        (early, self.stream)
     }
 
     /// The next message. `None`: the peer finished the stream after a whole one.
@@ -78,7 +86,8 @@ impl MessageReader {
                     _ => stream_code::DONE,
                 };
                 self.stop(code);
-                self.buffer = BytesMut::new();
+                self.chunk = Bytes::new();
+                self.partial = BytesMut::new();
                 self.ended = Some(Err(error.clone()));
                 Err(error)
             }
@@ -93,23 +102,37 @@ impl MessageReader {
 
     async fn read<M: Message + Default>(&mut self) -> Result<Option<M>, StreamError> {
         loop {
-            if let Some((prefix, len)) = length(&self.buffer, self.limit)?
-                && self.buffer.len() >= prefix + len
+            let have = if self.partial.is_empty() { &self.chunk[..] } else { &self.partial };
+            if let Some((prefix, len)) = length(have, self.limit)?
+                && have.len() >= prefix + len
             {
-                let body = self.buffer.split_to(prefix + len).freeze().slice(prefix..);
+                if !self.partial.is_empty() {
+                    self.chunk = std::mem::take(&mut self.partial).freeze();
+                }
+                let body = self.chunk.split_to(prefix + len).slice(prefix..);
+                if self.chunk.is_empty() {
+                    // Even an empty one would keep the received packet's memory.
+                    self.chunk = Bytes::new();
+                }
                 return M::decode(body).map(Some).map_err(|_| StreamError::Malformed);
             }
             // No room is made for the length that a peer claims, only for what it sends.
             if !self.fill().await? {
-                return if self.buffer.is_empty() { Ok(None) } else { Err(StreamError::Truncated) };
+                let nothing = self.chunk.is_empty() && self.partial.is_empty();
+                return if nothing { Ok(None) } else { Err(StreamError::Truncated) };
             }
         }
     }
 
     /// Takes what the stream has. `false`: it is finished.
     async fn fill(&mut self) -> Result<bool, StreamError> {
-        let Some(chunk) = self.stream.read_chunk(READ_BYTES, true).await? else { return Ok(false) };
-        self.buffer.extend_from_slice(&chunk.bytes);
+        let Some(next) = self.stream.read_chunk(READ_BYTES, true).await? else { return Ok(false) };
+        if self.chunk.is_empty() && self.partial.is_empty() {
+            self.chunk = next.bytes;
+        } else {
+            self.partial.extend_from_slice(&std::mem::take(&mut self.chunk));
+            self.partial.extend_from_slice(&next.bytes);
+        }
         Ok(true)
     }
 }
