@@ -13,6 +13,9 @@
 //!
 //! All of it runs on the tokio runtime on which its [`Endpoint`] was made.
 
+use std::sync::OnceLock;
+use std::time::Instant;
+
 mod config;
 mod controller;
 mod endpoint;
@@ -20,20 +23,26 @@ mod error;
 mod framing;
 mod incoming;
 mod link;
+mod path;
+mod pulse;
+mod queue;
 mod session;
+mod socket;
 mod stats;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod utterance;
 
-pub use config::{ALPN, IDLE_TIMEOUT, KEEP_ALIVE, SESSIONS_PER_LINK};
-pub use controller::{VoiceController, VoiceControllerFactory};
+pub use config::{ALPN, Controller, IDLE_TIMEOUT, KEEP_ALIVE, SESSIONS_PER_LINK};
+pub use controller::VoiceController;
 pub use endpoint::Endpoint;
 pub use error::{ConnectError, EndpointError, LinkLost, StreamError};
 pub use incoming::Incoming;
 pub use link::Link;
 pub(crate) use link::open_control;
+pub use path::PathState;
+pub use pulse::{BEAT, SILENCE};
 pub use session::{SessionRx, SessionTx};
 pub use stats::LinkStats;
 pub use stream::{ConnectInfo, QuicStream};
@@ -63,6 +72,22 @@ mod close_code {
     pub(super) const DONE: u32 = 0;
     /// The certificate is good, but not for this peer.
     pub(super) const WRONG_PEER: u32 = 1;
+    /// Nothing was heard of the peer, who will not read this either.
+    pub(super) const SILENT: u32 = 2;
+}
+
+/// Where the clocks of this process's batches and heartbeats begin: give it to whoever stamps a batch.
+#[must_use]
+pub fn clock_base() -> Instant {
+    static BASE: OnceLock<Instant> = OnceLock::new();
+    *BASE.get_or_init(Instant::now)
+}
+
+/// The clock of batches and heartbeats: microseconds since [`clock_base`], modulo 2^32.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "the clock on the wire is modulo 2^32")]
+pub fn clock32_at(now: Instant) -> u32 {
+    now.saturating_duration_since(clock_base()).as_micros() as u32
 }
 
 /// Why a stream is stopped or reset, on the wire.

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{AckFrequencyConfig, ClientConfig, EndpointConfig, IdleTimeout, ServerConfig, TransportConfig, VarInt};
 use quinn_proto::HashedConnectionIdGenerator;
+use quinn_proto::congestion::{CubicConfig, NewRenoConfig};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -17,6 +18,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::controller::VoiceControllerFactory;
 use super::error::EndpointError;
+use super::path::Path;
 use crate::identity::NodeIdentity;
 
 /// Application protocol of the handshake.
@@ -28,7 +30,7 @@ pub const SESSIONS_PER_LINK: u32 = 1024;
 /// Interval of QUIC's own pings. Three may be lost before a link times out.
 pub const KEEP_ALIVE: Duration = Duration::from_millis(250);
 
-/// Silence after which a link is lost: a backstop for a peer's host that vanished. 8 keep-alives.
+/// Silence after which QUIC gives a link up: a backstop, twice [`super::SILENCE`]. 8 keep-alives.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Concurrent streams of one kind: a session may have its next stream open while the former one drains, and control
@@ -68,11 +70,14 @@ pub(super) fn client(identity: &NodeIdentity) -> Result<ClientConfig, EndpointEr
         .with_client_auth_cert(vec![identity.certificate().clone()], identity.key().clone_key())?;
     tls.alpn_protocols = vec![ALPN.to_vec()];
     let crypto = QuicClientConfig::try_from(tls).map_err(|_| EndpointError::Cipher)?;
-    let mut config = ClientConfig::new(Arc::new(crypto));
-    let mut transport = transport();
+    Ok(ClientConfig::new(Arc::new(crypto)))
+}
+
+/// The transport of one dialed link.
+pub(super) fn client_transport(controller: Controller, path: &Arc<Path>) -> Arc<TransportConfig> {
+    let mut transport = transport(controller, path);
     transport.max_concurrent_uni_streams(VarInt::from_u32(STREAMS)).max_concurrent_bidi_streams(VarInt::from_u32(0));
-    config.transport_config(Arc::new(transport));
-    Ok(config)
+    Arc::new(transport)
 }
 
 /// What the transceiver asks of edges, and what it gives them: control and session streams.
@@ -88,10 +93,14 @@ pub(super) fn server(identity: &NodeIdentity) -> Result<ServerConfig, EndpointEr
     let crypto = QuicServerConfig::try_from(tls).map_err(|_| EndpointError::Cipher)?;
     let mut config = ServerConfig::with_crypto(Arc::new(crypto));
     config.max_incoming(PENDING_HANDSHAKES).incoming_buffer_size_total(PENDING_HANDSHAKE_BYTES);
-    let mut transport = transport();
-    transport.max_concurrent_uni_streams(VarInt::from_u32(0)).max_concurrent_bidi_streams(VarInt::from_u32(STREAMS));
-    config.transport_config(Arc::new(transport));
     Ok(config)
+}
+
+/// The transport of one link that an edge dialed.
+pub(super) fn server_transport(controller: Controller, path: &Arc<Path>) -> Arc<TransportConfig> {
+    let mut transport = transport(controller, path);
+    transport.max_concurrent_uni_streams(VarInt::from_u32(0)).max_concurrent_bidi_streams(VarInt::from_u32(STREAMS));
+    Arc::new(transport)
 }
 
 /// Both keys come from files, so that a process that takes a dead one's place resets the dead one's links at once
@@ -103,7 +112,19 @@ pub(super) fn endpoint(identity: &NodeIdentity) -> EndpointConfig {
     config
 }
 
-fn transport() -> TransportConfig {
+/// What decides how much of a link's load is under way at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Controller {
+    /// [`super::VoiceController`].
+    #[default]
+    Voice,
+    /// What QUIC stacks use by default, for comparison.
+    Cubic,
+    /// The controller of RFC 9002, for comparison.
+    NewReno,
+}
+
+fn transport(controller: Controller, path: &Arc<Path>) -> TransportConfig {
     // A tenth of the acknowledgements for a sixth of the CPU; 20 ms is far below what the loss rules wait for.
     let mut acks = AckFrequencyConfig::default();
     acks.ack_eliciting_threshold(VarInt::from_u32(10)).max_ack_delay(Some(Duration::from_millis(20)));
@@ -120,16 +141,39 @@ fn transport() -> TransportConfig {
         .send_window(CONNECTION_WINDOW_BYTES.into())
         .datagram_send_buffer_size(DATAGRAM_SEND_BYTES)
         .datagram_receive_buffer_size(Some(DATAGRAM_RECEIVE_BYTES))
-        .ack_frequency_config(Some(acks))
-        .congestion_controller_factory(Arc::new(VoiceControllerFactory));
+        .ack_frequency_config(Some(acks));
+    match controller {
+        Controller::Voice => {
+            config.congestion_controller_factory(Arc::new(VoiceControllerFactory(Arc::clone(path))));
+        }
+        Controller::Cubic => {
+            config.congestion_controller_factory(Arc::new(CubicConfig::default()));
+        }
+        Controller::NewReno => {
+            config.congestion_controller_factory(Arc::new(NewRenoConfig::default()));
+        }
+    }
     config
 }
 
-/// A bound socket with room for a burst. The kernel caps the buffers at `net.core.[rw]mem_max`, silently.
+/// A bound socket with room for a burst. The kernel caps the buffers silently: what it gave is looked at.
 pub(super) fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
+    static WARNED: Once = Once::new();
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_recv_buffer_size(SOCKET_BUFFER_BYTES)?;
     socket.set_send_buffer_size(SOCKET_BUFFER_BYTES)?;
+    let (receive_bytes, send_bytes) = (socket.recv_buffer_size()?, socket.send_buffer_size()?);
+    // Linux doubles what it grants, for its own bookkeeping.
+    if receive_bytes.min(send_bytes) < SOCKET_BUFFER_BYTES {
+        WARNED.call_once(|| {
+            tracing::warn!(
+                receive_bytes,
+                send_bytes,
+                "the kernel gives links small socket buffers; raise net.core.rmem_max and net.core.wmem_max to {}",
+                SOCKET_BUFFER_BYTES,
+            );
+        });
+    }
     socket.bind(&address.into())?;
     Ok(socket.into())
 }

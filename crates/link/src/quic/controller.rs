@@ -1,14 +1,21 @@
-//! Congestion control for voice: none by window, all by admission.
+//! Congestion control for voice: none by window, all by admission, until a path is truly too small.
 //!
 //! Why: the load of a link is set by its seats, not by what the path takes, and a loss-based window answers random loss
 //! by holding frames back until they are worthless. At 40 ms round trip and 1 % random loss, 100 sessions get 43 % of
 //! their frames through cubic, after 1.4 s in the median, and 99 % through a window that never closes. On a true
 //! bottleneck no controller saves the calls; taking no more of them and encoding lower does.
 //!
-//! So the window is constant, above what pacing applies to (`u32::MAX`), and the controller only says when the path is
-//! [congested](VoiceController::is_congested): more than 5 % of the bytes of a second lost, or a smoothed round trip
-//! 80 ms above the least. It needs a second with at least [`LEAST_SAMPLE_BYTES`] to judge, keeps its verdict through quieter
-//! ones, and takes it back after one good second. Falling back to a closing window is not implemented.
+//! So the window is constant, above what pacing applies to (`u32::MAX`), and the controller says how the path is:
+//!
+//! | verdict | when | until | what follows |
+//! |---|---|---|---|
+//! | repeat | more than 0.2 % of the bytes of ~10 s lost, and not congested | below 0.1 % | each frame goes twice |
+//! | congested | > 5 % of the bytes of a second lost, or a round trip 80 ms above the least | one good second | no call is admitted, the downlink is encoded lower |
+//! | closing | congested for 5 s; or more than half lost of 16 KiB within 300 ms; or 16 KiB and 500 ms without an answer | one good second | a window that halves and grows as NewReno's (RFC 9002 §7) |
+//!
+//! A second with less than [`LEAST_SAMPLE_BYTES`] goes on until there is as much, for 10 s at most. While the window closes,
+//! media goes only into a path that is empty: the last answer came without queueing, and there is room for a whole
+//! packet of control beside it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,68 +24,219 @@ use std::time::{Duration, Instant};
 use quinn_proto::RttEstimator;
 use quinn_proto::congestion::{Controller, ControllerFactory};
 
+use super::path::Path;
+
 /// Above `u32::MAX`, at which quinn stops pacing.
 const WINDOW_BYTES: u64 = 1 << 32;
 const SAMPLE: Duration = Duration::from_secs(1);
+/// A sample that does not fill is judged as it is.
+const LONGEST_SAMPLE: Duration = Duration::from_secs(10);
 /// 5 % of 100 packets is 5 losses, not one.
 const LEAST_SAMPLE_BYTES: u64 = 100 * 150;
 const LOSS_PERCENT: u64 = 5;
 const QUEUEING: Duration = Duration::from_millis(80);
 
-/// Never closes its window; says whether the path is congested.
+/// Loss for repetition is looked at this often, and forgotten by 1 % each time: over about 10 s.
+const TICK: Duration = Duration::from_millis(100);
+const REPEAT_PPM: u64 = 2_000;
+const REPEAT_NO_MORE_PPM: u64 = 1_000;
+
+/// Congested seconds after which the window closes.
+const PATIENCE: u32 = 5;
+/// Ticks in which a collapse shows.
+const COLLAPSE_TICKS: usize = 3;
+const COLLAPSE_BYTES: u64 = 16 * 1024;
+const UNANSWERED: Duration = Duration::from_millis(500);
+
+/// Below two packets nothing moves; 1 KiB for heartbeats beside them.
+const WINDOW_SLACK_BYTES: u64 = 1024;
+
+/// Keeps its window open as long as the path bears it; says how the path is.
 #[derive(Debug, Clone)]
 pub struct VoiceController {
-    sample_start: Instant,
-    sent_bytes: u64,
-    lost_bytes: u64,
+    path: Arc<Path>,
+    sample: Sample,
+    rtt: Option<(Duration, Duration)>,
     congested: bool,
+    bad_seconds: u32,
+    /// Bytes sent and lost, fading.
+    fading: (u64, u64),
+    repeat: bool,
+    tick_at: Instant,
+    tick: Tick,
+    recent: [Tick; COLLAPSE_TICKS],
+    answered: Instant,
+    unanswered_bytes: u64,
+    in_flight: u64,
+    last_rtt: Duration,
+    mtu: u64,
+    closing: Option<Closing>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    start: Instant,
+    sent: u64,
+    lost: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tick {
+    sent: u64,
+    acked: u64,
+    lost: u64,
+}
+
+/// A window as everybody else's.
+#[derive(Debug, Clone, Copy)]
+struct Closing {
+    window: u64,
+    /// Losses of what was sent before it are old news.
+    reduced: Instant,
 }
 
 impl VoiceController {
-    /// A controller that has seen nothing.
-    #[must_use]
-    pub fn new(now: Instant) -> Self {
-        Self { sample_start: now, sent_bytes: 0, lost_bytes: 0, congested: false }
+    pub(super) fn new(now: Instant, mtu: u16, path: Arc<Path>) -> Self {
+        Self {
+            path,
+            sample: Sample { start: now, sent: 0, lost: 0 },
+            rtt: None,
+            congested: false,
+            bad_seconds: 0,
+            fading: (0, 0),
+            repeat: false,
+            tick_at: now + TICK,
+            tick: Tick::default(),
+            recent: [Tick::default(); COLLAPSE_TICKS],
+            answered: now,
+            unanswered_bytes: 0,
+            in_flight: 0,
+            last_rtt: Duration::ZERO,
+            mtu: mtu.into(),
+            closing: None,
+        }
     }
 
-    /// Whether to admit no one: the path loses or queues more than voice bears.
-    #[must_use]
-    pub fn is_congested(&self) -> bool {
-        self.congested
+    /// Judges what has come to an end by now.
+    fn judge(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.sample.start);
+        if elapsed >= LONGEST_SAMPLE || (elapsed >= SAMPLE && self.sample.sent >= LEAST_SAMPLE_BYTES) {
+            let lossy = self.sample.lost * 100 > self.sample.sent * LOSS_PERCENT;
+            let queueing = self.rtt.is_some_and(|(rtt, least)| rtt > least + QUEUEING);
+            self.congested = lossy || queueing;
+            self.bad_seconds = if self.congested { self.bad_seconds + 1 } else { 0 };
+            self.sample = Sample { start: now, sent: 0, lost: 0 };
+            if !self.congested {
+                self.closing = None;
+            } else if self.bad_seconds >= PATIENCE {
+                self.close(now);
+            }
+            self.tell();
+        }
+        if now >= self.tick_at {
+            self.tick_at = now + TICK;
+            let Tick { sent, lost, .. } = self.tick;
+            self.fading = (self.fading.0 * 99 / 100 + sent, self.fading.1 * 99 / 100 + lost);
+            self.recent.rotate_right(1);
+            self.recent[0] = std::mem::take(&mut self.tick);
+            let loss_ppm = self.fading.1 * 1_000_000 / self.fading.0.max(1);
+            self.repeat = loss_ppm > if self.repeat { REPEAT_NO_MORE_PPM } else { REPEAT_PPM };
+            self.path.set_loss_ppm(loss_ppm);
+            self.tell();
+        }
+        if self.closing.is_none() && self.collapsed(now) {
+            self.congested = true;
+            self.sample = Sample { start: now, sent: 0, lost: 0 };
+            self.close(now);
+            self.tell();
+        }
+        let room = self.closing.is_none_or(|closing| {
+            let least = self.rtt.map_or(self.last_rtt, |(_, least)| least);
+            self.last_rtt <= least + QUEUEING && self.in_flight + 2 * self.mtu <= closing.window
+        });
+        self.path.set_room(room);
     }
 
-    /// Judges the second that ended, if one did.
-    fn judge(&mut self, now: Instant, rtt: Duration, least_rtt: Duration) {
-        if now.saturating_duration_since(self.sample_start) < SAMPLE {
-            return;
-        }
-        if self.sent_bytes >= LEAST_SAMPLE_BYTES {
-            let lossy = self.lost_bytes * 100 > self.sent_bytes * LOSS_PERCENT;
-            self.congested = lossy || rtt > least_rtt + QUEUEING;
-        }
-        self.sample_start = now;
-        self.sent_bytes = 0;
-        self.lost_bytes = 0;
+    /// Most of what goes into the path does not come out.
+    fn collapsed(&self, now: Instant) -> bool {
+        let ticks = self.recent.iter().chain([&self.tick]);
+        let (lost, acked) = ticks.fold((0, 0), |(lost, acked), tick| (lost + tick.lost, acked + tick.acked));
+        let silent = now.saturating_duration_since(self.answered) >= UNANSWERED;
+        (lost >= COLLAPSE_BYTES && lost > acked) || (silent && self.unanswered_bytes >= COLLAPSE_BYTES)
+    }
+
+    fn close(&mut self, now: Instant) {
+        let window = self.least_window();
+        self.closing.get_or_insert(Closing { window, reduced: now });
+    }
+
+    fn least_window(&self) -> u64 {
+        2 * self.mtu + WINDOW_SLACK_BYTES
+    }
+
+    fn tell(&self) {
+        let (repeat, congested, closing) = (self.repeat, self.congested, self.closing.is_some());
+        self.path.change(|state| {
+            state.repeat = repeat && !congested;
+            state.congested = congested;
+            state.closing = closing;
+        });
     }
 }
 
 impl Controller for VoiceController {
-    fn on_sent(&mut self, _now: Instant, bytes: u64, _last_packet_number: u64) {
-        self.sent_bytes += bytes;
+    fn on_sent(&mut self, now: Instant, bytes: u64, _last_packet_number: u64) {
+        self.sample.sent += bytes;
+        self.tick.sent += bytes;
+        self.unanswered_bytes += bytes;
+        self.in_flight += bytes;
+        self.judge(now);
     }
 
-    fn on_ack(&mut self, now: Instant, _sent: Instant, _bytes: u64, _app_limited: bool, rtt: &RttEstimator) {
-        self.judge(now, rtt.get(), rtt.min());
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, app_limited: bool, rtt: &RttEstimator) {
+        self.tick.acked += bytes;
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.answered = now;
+        self.unanswered_bytes = 0;
+        self.rtt = Some((rtt.get(), rtt.min()));
+        self.last_rtt = now.saturating_duration_since(sent);
+        if let Some(closing) = &mut self.closing
+            && !app_limited
+        {
+            closing.window += self.mtu * bytes / closing.window;
+        }
+        self.judge(now);
     }
 
-    fn on_congestion_event(&mut self, _now: Instant, _sent: Instant, _is_persistent: bool, lost_bytes: u64) {
-        self.lost_bytes += lost_bytes;
+    fn on_end_acks(&mut self, now: Instant, in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
+        // Exact, where the sum of what was sent has acknowledgements in it that nobody acknowledges.
+        self.in_flight = in_flight;
+        self.judge(now);
     }
 
-    fn on_mtu_update(&mut self, _new_mtu: u16) {}
+    fn on_congestion_event(&mut self, now: Instant, sent: Instant, _is_persistent: bool, lost_bytes: u64) {
+        self.sample.lost += lost_bytes;
+        self.tick.lost += lost_bytes;
+        self.in_flight = self.in_flight.saturating_sub(lost_bytes);
+        let least = self.least_window();
+        if let Some(closing) = &mut self.closing
+            && sent > closing.reduced
+        {
+            *closing = Closing { window: (closing.window / 2).max(least), reduced: now };
+        }
+        self.judge(now);
+    }
+
+    fn on_mtu_update(&mut self, new_mtu: u16) {
+        self.mtu = new_mtu.into();
+        let least = self.least_window();
+        if let Some(closing) = &mut self.closing {
+            closing.window = closing.window.max(least);
+        }
+    }
 
     fn window(&self) -> u64 {
-        WINDOW_BYTES
+        self.closing.map_or(WINDOW_BYTES, |closing| closing.window)
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -94,64 +252,140 @@ impl Controller for VoiceController {
     }
 }
 
-/// Makes a [`VoiceController`] for each path.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct VoiceControllerFactory;
+/// Makes the [`VoiceController`] of one link.
+#[derive(Debug, Clone)]
+pub(super) struct VoiceControllerFactory(pub(super) Arc<Path>);
 
 impl ControllerFactory for VoiceControllerFactory {
-    fn build(self: Arc<Self>, now: Instant, _current_mtu: u16) -> Box<dyn Controller> {
-        Box::new(VoiceController::new(now))
+    fn build(self: Arc<Self>, now: Instant, current_mtu: u16) -> Box<dyn Controller> {
+        Box::new(VoiceController::new(now, current_mtu, Arc::clone(&self.0)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::path::PathState;
     use super::*;
 
     const RTT: Duration = Duration::from_millis(40);
 
-    fn second(controller: &mut VoiceController, at: &mut Instant, lost: u64, rtt: Duration) -> bool {
-        controller.on_sent(*at, 100_000, 0);
-        controller.on_congestion_event(*at, *at, true, lost);
-        *at += SAMPLE;
-        controller.judge(*at, rtt, RTT);
-        controller.is_congested()
+    struct Driven {
+        controller: VoiceController,
+        path: Arc<Path>,
+        now: Instant,
+    }
+
+    impl Driven {
+        fn new() -> Self {
+            let (now, path) = (Instant::now(), Arc::new(Path::new()));
+            Self { controller: VoiceController::new(now, 1200, Arc::clone(&path)), path, now }
+        }
+
+        /// A second of 1000 packets of 100 bytes, of which every `lost` is lost: evenly, and acknowledged otherwise.
+        fn second(&mut self, lost_per_mille: u64, rtt: Duration) -> PathState {
+            for packet in 0..1000 {
+                self.now += Duration::from_millis(1);
+                self.controller.on_sent(self.now, 100, packet);
+                if (packet * lost_per_mille) % 1000 < lost_per_mille {
+                    self.controller.on_congestion_event(self.now, self.now, false, 100);
+                } else {
+                    self.controller.tick.acked += 100;
+                    self.controller.in_flight = 0;
+                    self.controller.answered = self.now;
+                    self.controller.unanswered_bytes = 0;
+                    self.controller.rtt = Some((rtt, RTT));
+                    self.controller.last_rtt = rtt;
+                }
+            }
+            self.controller.judge(self.now);
+            self.path.state()
+        }
     }
 
     #[test]
-    fn the_window_never_closes() {
-        let mut controller = VoiceController::new(Instant::now());
-        let mut now = Instant::now();
-        second(&mut controller, &mut now, 100_000, RTT);
-        assert!(controller.window() > u64::from(u32::MAX));
-        assert!(controller.initial_window() > u64::from(u32::MAX));
+    fn one_percent_of_loss_is_repetition_and_an_open_window() {
+        let mut driven = Driven::new();
+        assert_eq!(driven.second(0, RTT), PathState::default());
+        for _ in 0..20 {
+            assert_eq!(driven.second(10, RTT), PathState { repeat: true, ..PathState::default() });
+        }
+        assert!(driven.controller.window() > u64::from(u32::MAX));
+        assert!(driven.controller.initial_window() > u64::from(u32::MAX));
+        assert!((8_000..12_000).contains(&driven.path.loss_ppm()), "{}", driven.path.loss_ppm());
     }
 
     #[test]
-    fn loss_above_5_percent_in_a_second_is_congestion_until_a_good_second() {
-        let mut now = Instant::now();
-        let mut controller = VoiceController::new(now);
-        assert!(!second(&mut controller, &mut now, 5_000, RTT));
-        assert!(second(&mut controller, &mut now, 5_001, RTT));
-        assert!(!second(&mut controller, &mut now, 0, RTT));
+    fn repetition_ends_when_the_loss_has_been_gone_for_a_while() {
+        let mut driven = Driven::new();
+        (0..10).for_each(|_| assert!(!driven.second(10, RTT).congested));
+        assert!(driven.second(0, RTT).repeat);
+        (0..30).for_each(|_| assert!(!driven.second(0, RTT).congested));
+        assert!(!driven.path.state().repeat);
+    }
+
+    #[test]
+    fn loss_above_5_percent_in_a_second_is_congestion_without_repetition_until_a_good_second() {
+        let mut driven = Driven::new();
+        assert!(!driven.second(50, RTT).congested);
+        let congested = PathState { congested: true, ..PathState::default() };
+        assert_eq!(driven.second(60, RTT), congested);
+        assert!(!driven.second(0, RTT).congested);
     }
 
     #[test]
     fn a_round_trip_80_ms_above_the_least_is_congestion() {
-        let mut now = Instant::now();
-        let mut controller = VoiceController::new(now);
-        assert!(!second(&mut controller, &mut now, 0, RTT + QUEUEING));
-        assert!(second(&mut controller, &mut now, 0, RTT + QUEUEING + Duration::from_millis(1)));
+        let mut driven = Driven::new();
+        assert!(!driven.second(0, RTT + QUEUEING).congested);
+        assert!(driven.second(0, RTT + QUEUEING + Duration::from_millis(1)).congested);
     }
 
     #[test]
-    fn a_quiet_second_changes_no_verdict() {
-        let mut now = Instant::now();
-        let mut controller = VoiceController::new(now);
-        assert!(second(&mut controller, &mut now, 50_000, RTT));
-        controller.on_sent(now, LEAST_SAMPLE_BYTES - 1, 0);
-        now += SAMPLE;
-        controller.judge(now, RTT, RTT);
-        assert!(controller.is_congested());
+    fn the_window_closes_after_five_congested_seconds_and_opens_after_a_good_one() {
+        let mut driven = Driven::new();
+        for _ in 0..4 {
+            assert!(!driven.second(100, RTT).closing);
+        }
+        assert!(driven.second(100, RTT).closing);
+        assert!(driven.controller.window() < 100_000);
+        assert!(!driven.second(0, RTT).closing);
+        assert!(driven.controller.window() > u64::from(u32::MAX));
+    }
+
+    #[test]
+    fn a_path_that_swallows_most_of_it_closes_the_window_at_once() {
+        let mut driven = Driven::new();
+        driven.second(0, RTT);
+        let begin = driven.now;
+        while !driven.path.is_closing() {
+            driven.now += Duration::from_millis(1);
+            driven.controller.on_sent(driven.now, 1000, 0);
+            driven.controller.on_congestion_event(driven.now, driven.now, false, 900);
+        }
+        assert!(driven.now - begin < Duration::from_millis(50), "{:?}", driven.now - begin);
+        assert!(driven.path.state().is_congested());
+    }
+
+    #[test]
+    fn a_path_that_answers_nothing_closes_the_window_within_half_a_second() {
+        let mut driven = Driven::new();
+        driven.second(0, RTT);
+        let begin = driven.now;
+        while !driven.path.is_closing() {
+            driven.now += Duration::from_millis(1);
+            driven.controller.on_sent(driven.now, 100, 0);
+        }
+        assert!(driven.now - begin <= UNANSWERED, "{:?}", driven.now - begin);
+        assert!(!driven.path.has_room(), "what is in the path fills the window");
+    }
+
+    #[test]
+    fn a_quiet_second_changes_no_verdict_and_ten_of_them_do() {
+        let mut driven = Driven::new();
+        assert!(driven.second(100, RTT).congested);
+        driven.controller.on_sent(driven.now, LEAST_SAMPLE_BYTES - 1, 0);
+        driven.controller.judge(driven.now + SAMPLE);
+        assert!(driven.path.state().congested);
+        driven.controller.judge(driven.now + LONGEST_SAMPLE);
+        assert!(!driven.path.state().congested);
     }
 }

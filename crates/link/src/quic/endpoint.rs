@@ -11,7 +11,9 @@ use tokio::task::JoinSet;
 
 use super::error::{ConnectError, EndpointError, LinkLost};
 use super::link::Link;
-use super::{Peer, close_code, config};
+use super::path::Path;
+use super::socket::LinkSocket;
+use super::{Controller, Peer, close_code, config};
 use crate::identity::NodeIdentity;
 use crate::ids::TransceiverId;
 
@@ -29,6 +31,8 @@ const SERVER_NAME: &str = "transceiver.fronthaul.internal";
 pub struct Endpoint {
     endpoint: quinn::Endpoint,
     client: Option<ClientConfig>,
+    server: Option<quinn::ServerConfig>,
+    controller: Controller,
     handshakes: Arc<Mutex<JoinSet<Option<Link>>>>,
 }
 
@@ -67,9 +71,19 @@ impl Endpoint {
         server: Option<quinn::ServerConfig>,
     ) -> Result<Self, EndpointError> {
         let endpoint = config::socket(bind)
-            .and_then(|socket| quinn::Endpoint::new(config::endpoint(identity), server, socket, Arc::new(TokioRuntime)))
+            .and_then(LinkSocket::new)
+            .and_then(|socket| {
+                let (config, server, socket) = (config::endpoint(identity), server.clone(), Arc::new(socket));
+                quinn::Endpoint::new_with_abstract_socket(config, server, socket, Arc::new(TokioRuntime))
+            })
             .map_err(|source| EndpointError::Socket { address: bind, source })?;
-        Ok(Self { endpoint, client, handshakes: Arc::default() })
+        Ok(Self { endpoint, client, server, controller: Controller::default(), handshakes: Arc::default() })
+    }
+
+    /// With another congestion controller, for comparison. Call it before the first link.
+    #[must_use]
+    pub fn with_controller(self, controller: Controller) -> Self {
+        Self { controller, ..self }
     }
 
     /// Dials a transceiver and makes sure that it is the one that was meant.
@@ -77,14 +91,16 @@ impl Endpoint {
     /// # Errors
     /// Nobody answers, the handshake fails, or somebody else answers. An endpoint that is dialed cannot dial.
     pub async fn connect(&self, address: SocketAddr, wanted: TransceiverId) -> Result<Link, ConnectError> {
-        let client = self.client.clone().ok_or(quinn::ConnectError::NoDefaultClientConfig)?;
+        let mut client = self.client.clone().ok_or(quinn::ConnectError::NoDefaultClientConfig)?;
+        let path = Arc::new(Path::new());
+        client.transport_config(config::client_transport(self.controller, &path));
         let connecting = self.endpoint.connect_with(client, address, SERVER_NAME)?;
         let connection = tokio::time::timeout(HANDSHAKE_TIMEOUT, connecting)
             .await
             .map_err(|_| ConnectError::Handshake(LinkLost::TimedOut))?
             .map_err(|error| ConnectError::Handshake(error.into()))?;
         let wanted = Peer::Transceiver(wanted);
-        match Link::new(connection) {
+        match Link::new(connection, path) {
             Ok(link) if link.peer() == wanted => Ok(link),
             Ok(link) => Err(ConnectError::WrongPeer { wanted, found: Some(link.peer()) }),
             Err(connection) => {
@@ -112,8 +128,10 @@ impl Endpoint {
             if handshakes.len() >= HANDSHAKES_UNPROVEN && !incoming.remote_address_validated() {
                 // Fails for those that proved it alone.
                 let _ = incoming.retry();
-            } else {
-                handshakes.spawn(admit(incoming));
+            } else if let Some(mut server) = self.server.clone() {
+                let path = Arc::new(Path::new());
+                server.transport_config(config::server_transport(self.controller, &path));
+                handshakes.spawn(admit(incoming, server, path));
             }
         }
     }
@@ -143,11 +161,11 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-async fn admit(incoming: quinn::Incoming) -> Option<Link> {
+async fn admit(incoming: quinn::Incoming, server: quinn::ServerConfig, path: Arc<Path>) -> Option<Link> {
     let address = incoming.remote_address();
-    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, async { incoming.await });
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, async { incoming.accept_with(Arc::new(server))?.await });
     match handshake.await.map_err(|_| LinkLost::TimedOut).and_then(|connected| connected.map_err(LinkLost::from)) {
-        Ok(connection) => match Link::new(connection.clone()) {
+        Ok(connection) => match Link::new(connection.clone(), path) {
             Ok(link) if matches!(link.peer(), Peer::Edge(_)) => Some(link),
             Ok(link) => {
                 tracing::warn!(%address, peer = %link.peer(), "link refused: not an edge");

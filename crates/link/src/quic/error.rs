@@ -61,7 +61,7 @@ pub enum LinkLost {
         /// Which name is wrong.
         reason: String,
     },
-    /// Nothing was heard from the peer for [`super::IDLE_TIMEOUT`].
+    /// Nothing was heard from the peer for [`super::SILENCE`].
     #[error("timed out")]
     TimedOut,
     /// The peer's process restarted and knows nothing of this link (stateless reset).

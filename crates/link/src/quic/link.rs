@@ -3,25 +3,31 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::task::Poll;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, OnceLock, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use quinn::{Connection, SendDatagramError, VarInt};
+use quinn::{Connection, ConnectionError, SendDatagramError, VarInt};
 use rustls::pki_types::CertificateDer;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use tonic::transport::Channel;
 
 use super::error::{LinkLost, StreamError};
 use super::framing::{MessageReader, MessageWriter};
 use super::incoming::{Incoming, identify};
+use super::path::{Path, PathState};
+use super::pulse::{BEAT, Pulse};
+use super::queue::MediaQueue;
 use super::session::{SessionRx, SessionTx};
 use super::stats::{Counts, LinkStats};
 use super::stream::ConnectInfo;
 use super::utterance::UtteranceTx;
-use super::{MAX_SESSION_MESSAGE_BYTES, MAX_UTTERANCE_FRAME_BYTES, Peer, VoiceController, close_code, kind};
+use super::{MAX_SESSION_MESSAGE_BYTES, MAX_UTTERANCE_FRAME_BYTES, Peer, clock32_at, close_code, kind};
+use crate::datagram::{Batch, is_heartbeat, parse};
 use crate::grpc;
 use crate::proto::transceiver_client::TransceiverClient;
 use crate::proto::{EdgeMessage, SessionHeader, TransceiverMessage, UtteranceHeader};
@@ -40,6 +46,14 @@ struct Inner {
     connection: Connection,
     info: ConnectInfo,
     counts: Arc<Counts>,
+    path: Arc<Path>,
+    pulse: StdMutex<Pulse>,
+    /// Used while the path's window is closing.
+    queue: StdMutex<MediaQueue>,
+    /// Closed because nothing was heard.
+    silent: AtomicBool,
+    /// Room in quinn's queue when nothing is in it.
+    empty_queue_bytes: usize,
     control: OnceLock<TransceiverClient<Channel>>,
     /// Streams whose header is on its way: at most as many as the peer may open, each for the header timeout.
     opening: Mutex<JoinSet<Option<Incoming>>>,
@@ -47,12 +61,17 @@ struct Inner {
 
 impl Link {
     /// Makes a link of a connection whose handshake is done, if its certificate names one of our nodes.
-    pub(super) fn new(connection: Connection) -> Result<Self, Connection> {
+    pub(super) fn new(connection: Connection, path: Arc<Path>) -> Result<Self, Connection> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Some(peer) = peer_of(&connection) else { return Err(connection) };
         let info = ConnectInfo { peer, link: NEXT.fetch_add(1, Ordering::Relaxed) };
-        let (counts, control, opening) = Default::default();
-        Ok(Self { inner: Arc::new(Inner { connection, info, counts, control, opening }) })
+        let (counts, queue, silent, control, opening) = Default::default();
+        let empty_queue_bytes = connection.datagram_send_buffer_space();
+        let pulse = StdMutex::new(Pulse::new(Instant::now()));
+        let inner = Inner { connection, info, counts, path, pulse, queue, silent, empty_queue_bytes, control, opening };
+        let inner = Arc::new(inner);
+        tokio::spawn(keep_pulse(Arc::downgrade(&inner)));
+        Ok(Self { inner })
     }
 
     /// Who is at the other end.
@@ -75,29 +94,60 @@ impl Link {
 
     /// Queues a datagram. Never blocks: the oldest in the queue gives way, and one that cannot be sent is counted.
     ///
-    /// Queue all that a turn of the loop has and then yield: quinn packs what it finds when its driver runs.
+    /// Queue all that a turn of the loop has and then yield: quinn packs what it finds when its driver runs. While the
+    /// path's window is closing, a datagram waits here for 60 ms at most.
     pub fn send_datagram(&self, datagram: Bytes) {
-        let connection = &self.inner.connection;
-        if connection.datagram_send_buffer_space() < datagram.len() {
-            self.inner.counts.datagrams_crowded.add_one();
-        }
-        match connection.send_datagram(datagram) {
-            Ok(()) => {}
-            Err(
-                SendDatagramError::TooLarge
-                | SendDatagramError::UnsupportedByPeer
-                | SendDatagramError::Disabled
-                | SendDatagramError::ConnectionLost(_),
-            ) => self.inner.counts.datagrams_refused.add_one(),
+        if self.inner.path.is_closing() {
+            let mut queue = lock(&self.inner.queue);
+            let now = Instant::now();
+            queue.push(now, datagram);
+            self.inner.pump(now, &mut queue);
+        } else {
+            self.inner.send_now(datagram);
         }
     }
 
-    /// The next datagram. Cancel safe.
+    /// The next datagram of media. Cancel safe.
     ///
     /// # Errors
     /// The link is gone.
     pub async fn read_datagram(&self) -> Result<Bytes, LinkLost> {
-        Ok(self.inner.connection.read_datagram().await?)
+        loop {
+            let read = self.inner.connection.read_datagram().await;
+            let datagram = read.map_err(|error| self.inner.lost(error))?;
+            if let Some(media) = self.inner.sort(datagram) {
+                return Ok(media);
+            }
+        }
+    }
+
+    /// Waits for datagrams of media and takes those that are here, `most` at most: one wake-up for all of them. Cancel safe.
+    ///
+    /// # Errors
+    /// The link is gone.
+    pub async fn read_datagrams(&self, most: usize, datagrams: &mut Vec<Bytes>) -> Result<(), LinkLost> {
+        datagrams.push(self.read_datagram().await?);
+        let mut context = Context::from_waker(Waker::noop());
+        while datagrams.len() < most {
+            let next = pin!(self.inner.connection.read_datagram());
+            let Poll::Ready(Ok(datagram)) = next.poll(&mut context) else { break };
+            datagrams.extend(self.inner.sort(datagram));
+        }
+        Ok(())
+    }
+
+    /// How the path is; changes wake the receiver.
+    #[must_use]
+    pub fn path(&self) -> watch::Receiver<PathState> {
+        self.inner.path.watch()
+    }
+
+    /// Microseconds that a batch was on its way, which was stamped `clock32` and is here at `now`: from the peer's
+    /// heartbeats, or half a round trip before there are any.
+    #[must_use]
+    pub fn transit_us(&self, now: Instant, clock32: u32) -> u32 {
+        let known = lock(&self.inner.pulse).transit_us(clock32_at(now), clock32);
+        known.unwrap_or_else(|| u32::try_from(self.inner.connection.rtt().as_micros() / 2).unwrap_or(u32::MAX))
     }
 
     /// Opens the stream of a session, at an edge.
@@ -148,10 +198,10 @@ impl Link {
                     continue;
                 }
                 stream = connection.accept_bi() => {
-                    let (send, recv) = stream?;
+                    let (send, recv) = stream.map_err(|error| self.inner.lost(error))?;
                     (Some(send), recv)
                 }
-                stream = connection.accept_uni() => (None, stream?),
+                stream = connection.accept_uni() => (None, stream.map_err(|error| self.inner.lost(error))?),
             };
             // Mostly the header has come with the stream: no task then, and streams keep their order.
             let mut identified = Box::pin(identify(send, recv, *info, Arc::clone(counts)));
@@ -173,13 +223,13 @@ impl Link {
 
     /// Waits for the end.
     pub async fn closed(&self) -> LinkLost {
-        self.inner.connection.closed().await.into()
+        self.inner.lost(self.inner.connection.closed().await)
     }
 
     /// Why it ended; `None` while it lives.
     #[must_use]
     pub fn close_reason(&self) -> Option<LinkLost> {
-        self.inner.connection.close_reason().map(LinkLost::from)
+        self.inner.connection.close_reason().map(|error| self.inner.lost(error))
     }
 
     /// Ends the link at once; the peer is told the reason if the path still takes a packet.
@@ -190,18 +240,22 @@ impl Link {
     /// What was counted so far.
     #[must_use]
     pub fn stats(&self) -> LinkStats {
-        let Inner { connection, counts, .. } = &*self.inner;
+        let Inner { connection, counts, path, queue, .. } = &*self.inner;
         let stats = connection.stats();
-        let controller = connection.congestion_state().into_any().downcast::<VoiceController>();
+        let state = path.state();
         LinkStats {
             rtt: stats.path.rtt,
             min_rtt: stats.path.min_rtt,
             mtu: stats.path.current_mtu,
-            congested: controller.is_ok_and(|controller| controller.is_congested()),
+            congested: state.congested,
+            closing: state.closing,
+            repeating: state.repeat,
+            loss_ppm: path.loss_ppm(),
             packets_sent: stats.path.sent_packets,
             packets_lost: stats.path.lost_packets,
             datagrams_sent: stats.frame_tx.datagram,
             datagrams_received: stats.frame_rx.datagram,
+            datagrams_late: lock(queue).dropped,
             datagrams_crowded: counts.datagrams_crowded.get(),
             datagrams_refused: counts.datagrams_refused.get(),
             streams_unknown: counts.streams_unknown.get(),
@@ -224,6 +278,110 @@ impl Link {
     pub(super) fn connection(&self) -> &Connection {
         &self.inner.connection
     }
+}
+
+impl Inner {
+    /// Why the link ended.
+    fn lost(&self, error: ConnectionError) -> LinkLost {
+        match error {
+            ConnectionError::LocallyClosed if self.silent.load(Ordering::Relaxed) => LinkLost::TimedOut,
+            error => error.into(),
+        }
+    }
+
+    fn send_now(&self, datagram: Bytes) {
+        if self.connection.datagram_send_buffer_space() < datagram.len() {
+            self.counts.datagrams_crowded.add_one();
+        }
+        match self.connection.send_datagram(datagram) {
+            Ok(()) => {}
+            Err(
+                SendDatagramError::TooLarge
+                | SendDatagramError::UnsupportedByPeer
+                | SendDatagramError::Disabled
+                | SendDatagramError::ConnectionLost(_),
+            ) => self.counts.datagrams_refused.add_one(),
+        }
+    }
+
+    /// Gives quinn one datagram, if it has none and the path takes it at once; all of them when the window is open again.
+    fn pump(&self, now: Instant, queue: &mut MediaQueue) {
+        while !queue.is_empty() {
+            let closing = self.path.is_closing();
+            let idle = self.connection.datagram_send_buffer_space() >= self.empty_queue_bytes;
+            if closing && !(idle && self.path.has_room()) {
+                return;
+            }
+            let Some(datagram) = queue.pop(now) else { return };
+            self.send_now(datagram);
+        }
+    }
+
+    /// Keeps heartbeats, gives back the rest.
+    fn sort(&self, datagram: Bytes) -> Option<Bytes> {
+        if !is_heartbeat(&datagram) {
+            return Some(datagram);
+        }
+        // One that cannot be read goes to whoever counts such.
+        let Ok(Batch::Heartbeat(beat)) = parse(&datagram) else { return Some(datagram) };
+        let now = Instant::now();
+        let mut pulse = lock(&self.pulse);
+        pulse.handle(now, clock32_at(now), &beat);
+        let congested = pulse.peer_congested();
+        drop(pulse);
+        self.path.change(|state| state.peer_congested = congested);
+        None
+    }
+
+    /// One beat; `false`: the peer is gone.
+    fn beat(&self) -> bool {
+        let stats = self.connection.stats();
+        let heard = stats.frame_rx.acks + stats.frame_rx.datagram + stats.frame_rx.ping + stats.frame_rx.stream;
+        let now = Instant::now();
+        let congested = self.path.state().congested;
+        let beat = lock(&self.pulse).beat(now, clock32_at(now), heard, congested);
+        match beat {
+            Some(beat) => self.send_now(beat.encode()),
+            None => {
+                self.silent.store(true, Ordering::Relaxed);
+                self.connection.close(VarInt::from_u32(close_code::SILENT), b"nothing heard");
+            }
+        }
+        beat.is_some()
+    }
+}
+
+/// Beats until the link is gone, and pumps what waits while its window closes.
+async fn keep_pulse(link: Weak<Inner>) {
+    /// A packet of control and one of media take longer than this on any path that has a closing window.
+    const PUMP: Duration = Duration::from_millis(5);
+    let mut next = Instant::now();
+    loop {
+        let Some(link) = link.upgrade() else { return };
+        if link.connection.close_reason().is_some() {
+            return;
+        }
+        let now = Instant::now();
+        if now >= next {
+            next = (next + BEAT).max(now);
+            if !link.beat() {
+                return;
+            }
+        }
+        let waits = {
+            let mut queue = lock(&link.queue);
+            link.pump(now, &mut queue);
+            !queue.is_empty()
+        };
+        let wake = if waits { (now + PUMP).min(next) } else { next };
+        drop(link);
+        tokio::time::sleep_until(wake.into()).await;
+    }
+}
+
+/// What is behind these locks is whole after any panic: plain numbers and a queue.
+fn lock<T>(mutex: &StdMutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Inner {

@@ -14,6 +14,12 @@ pub struct LinkStats {
     pub mtu: u16,
     /// Too much loss or queueing for more calls ([`super::VoiceController`]).
     pub congested: bool,
+    /// The window is closing.
+    pub closing: bool,
+    /// Each frame goes twice.
+    pub repeating: bool,
+    /// Bytes lost of the last ten seconds or so, in millionths.
+    pub loss_ppm: u64,
     /// QUIC packets sent.
     pub packets_sent: u64,
     /// QUIC packets lost.
@@ -22,6 +28,8 @@ pub struct LinkStats {
     pub datagrams_sent: u64,
     /// Datagrams that came.
     pub datagrams_received: u64,
+    /// Datagrams that waited too long while the window was closing.
+    pub datagrams_late: u64,
     /// Datagrams for which there was no room but that of older ones.
     pub datagrams_crowded: u64,
     /// Datagrams that did not fit the path, or came after the end.

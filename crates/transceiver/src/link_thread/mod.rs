@@ -262,8 +262,8 @@ async fn read_datagrams(hub: SharedHub, link: Link, slots: LinkSlots) {
                     }
                 }
             }
-            Ok(Batch::Heartbeat { .. }) => {}
-            Err(_) => bad += 1,
+            // Heartbeats end in the link; frames for clients come from here alone.
+            Ok(Batch::MediaDown { .. } | Batch::Heartbeat(_)) | Err(_) => bad += 1,
         }
         if stray + bad > 0 {
             let counts = &mut hub.borrow_mut().counts;
