@@ -118,7 +118,7 @@ impl Node {
                     }
                 }
             }
-            Batch::Heartbeat { .. } => {}
+            Batch::MediaDown { .. } | Batch::Heartbeat(_) => panic!("the edge sends none of these"),
         }
         taken
     }
