@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::bench::BenchCommand;
+
 /// The edge for one-to-one voice AI: WebRTC towards the user, warm QUIC towards the model.
 #[derive(Debug, Parser)]
 #[command(name = "fronthaul", version)]
@@ -21,6 +23,9 @@ pub(crate) enum Command {
     Edge(DaemonOptions),
     /// Run a transceiver: calls, voice, backends.
     Transceiver(DaemonOptions),
+    /// Measure an edge, the whole road, or another server, beside a plain UDP echo.
+    #[command(subcommand)]
+    Bench(BenchCommand),
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,6 @@
-//! The one binary of Fronthaul: an edge, a transceiver, or both at once.
+//! The one binary of Fronthaul: an edge, a transceiver, or both at once, and what measures them.
 
+mod bench;
 mod cli;
 mod up;
 
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         Command::Up(options) => up::run(&options),
         Command::Edge(options) => start(&options, edge::run),
         Command::Transceiver(options) => start(&options, transceiver::run),
+        Command::Bench(command) => bench::run(command),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

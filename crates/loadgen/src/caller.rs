@@ -214,7 +214,7 @@ fn rtc_config() -> RtcConfig {
     RtcConfig::new().set_crypto_provider(Arc::new(crypto_provider()))
 }
 
-fn crypto_provider() -> CryptoProvider {
+pub(crate) fn crypto_provider() -> CryptoProvider {
     #[cfg(feature = "openssl")]
     return str0m_openssl::default_provider();
     #[cfg(not(feature = "openssl"))]

@@ -4,8 +4,11 @@
 //! time. [`speech`] tells whose recording that was. The [`proxy`] stands between any client and the edge, delays both
 //! directions, drops what it is told to, and writes down each datagram.
 //!
+//! A [`bench`] drives thousands of callers from one thread and says what the server under test costs.
+//!
 //! Invariant: traffic goes to the given addresses alone, and every run ends by itself.
 
+pub mod bench;
 pub mod caller;
 pub mod proxy;
 pub mod speech;

@@ -26,15 +26,42 @@ pub fn cores() -> Vec<usize> {
 /// The kernel's reason, for instance that a cpuset excludes the core. The thread then runs where it ran
 /// before: report it and go on.
 pub fn current_thread_to(core: usize) -> io::Result<()> {
+    current_thread_to_any(&[core])
+}
+
+/// Lets the calling thread, and the threads and processes that it starts from now on, run on `cores` alone.
+///
+/// # Errors
+///
+/// Those of [`current_thread_to`].
+pub fn current_thread_to_any(cores: &[usize]) -> io::Result<()> {
     // SAFETY: `cpu_set_t` is a plain bit array, for which all zeroes is a valid (empty) value.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    if core >= 8 * size_of_val(&set) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no core {core}")));
+    for &core in cores {
+        if core >= 8 * size_of_val(&set) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no core {core}")));
+        }
+        // SAFETY: `core` is below the capacity of `set`, checked above.
+        unsafe { libc::CPU_SET(core, &mut set) };
     }
-    // SAFETY: `core` is below the capacity of `set`, checked above.
-    unsafe { libc::CPU_SET(core, &mut set) };
     // SAFETY: the pointer and the size describe `set`, which outlives the call; 0 means this thread.
     match unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Puts the calling thread, and what it starts from now on, into the real-time class (SCHED_RR) with `priority`
+/// from 1 to 99, or back into the ordinary one with 0. For measuring beside other work; no daemon does so itself.
+///
+/// # Errors
+///
+/// The kernel's reason: mostly that the user may not (CAP_SYS_NICE, RLIMIT_RTPRIO).
+pub fn current_thread_real_time(priority: u8) -> io::Result<()> {
+    let policy = if priority == 0 { libc::SCHED_OTHER } else { libc::SCHED_RR };
+    let parameter = libc::sched_param { sched_priority: libc::c_int::from(priority) };
+    // SAFETY: `parameter` outlives the call; 0 means this thread.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameter) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -126,6 +126,16 @@ impl BoundSocket {
         self.buffers
     }
 
+    /// The socket for a thread that blocks in it.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's reason.
+    pub fn into_blocking(self) -> io::Result<std::net::UdpSocket> {
+        self.socket.set_nonblocking(false)?;
+        Ok(self.socket.into())
+    }
+
     /// Hands the socket to the current tokio runtime.
     ///
     /// # Errors

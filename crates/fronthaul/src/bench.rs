@@ -1,0 +1,193 @@
+//! `fronthaul bench`: runs a bench of `loadgen`'s and prints what it found.
+
+use std::fmt::Display;
+use std::fs;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, Subcommand, ValueEnum};
+use daemon::StartError;
+use loadgen::bench::{self, EchoKind, Options};
+use serde::Serialize;
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// The edge answers its callers itself.
+    Edge(SweepOptions),
+    /// Callers through the edge, the link, a transceiver that returns each packet, and back.
+    Path(PathOptions),
+    /// Set-ups beside running calls: how many per second, and what a steady storm does to those that run.
+    Setup(SetupOptions),
+    /// A server that runs already and answers offers posted to it with an echo.
+    Peer(PeerOptions),
+    /// The control by itself: a UDP echo on a free loopback port, which is printed.
+    #[command(hide = true)]
+    Echo {
+        #[arg(long, value_enum, default_value = "plain")]
+        kind: Kind,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum Kind {
+    Plain,
+    Batched,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// Calls at once; each sends 50 packets per second of 100 bytes.
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    sessions: usize,
+    /// Length of the measured window, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
+    seconds: f64,
+    /// Set-ups at once.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    at_once: usize,
+    /// The first address of the callers, each of which has one of its own.
+    #[arg(long, value_name = "ADDR", default_value = "127.1.0.0")]
+    network: Ipv4Addr,
+    /// Stay out of the real-time scheduling class, which is used where the user may: other work then disturbs.
+    #[arg(long)]
+    no_real_time: bool,
+    /// Set one key of the edge. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    edge_set: Vec<String>,
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SweepOptions {
+    #[command(flatten)]
+    common: Common,
+    /// Look for the largest number of calls that is served well (99 of 100 frames less than 10 ms late, less than 0.1 %
+    /// lost), from --sessions up to this, and draw the curve.
+    #[arg(long, value_name = "MOST", num_args = 0..=1, default_missing_value = "8000")]
+    sweep: Option<usize>,
+    /// Where the curve of --sweep goes.
+    #[arg(long, value_name = "FILE", requires = "sweep")]
+    svg: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PathOptions {
+    #[command(flatten)]
+    sweep: SweepOptions,
+    /// Transceivers behind the edge.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    transceivers: usize,
+    /// Set one key of the transceivers. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    transceiver_set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SetupOptions {
+    #[command(flatten)]
+    common: Common,
+    /// Calls begun per second in the steady storm.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 500.0)]
+    storm: f64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PeerOptions {
+    #[command(flatten)]
+    common: Common,
+    /// Takes a POST of application/sdp and answers 201 with SDP.
+    #[arg(long)]
+    url: String,
+    /// Processes whose CPU and memory count. May be repeated.
+    #[arg(long, required = true)]
+    pid: Vec<u32>,
+}
+
+impl Common {
+    fn options(&self) -> anyhow::Result<Options> {
+        let duration = Duration::try_from_secs_f64(self.seconds).context("--seconds is no length of time")?;
+        anyhow::ensure!(self.sessions > 0, "--sessions 0 measures nothing; choose 1 or more");
+        anyhow::ensure!(!duration.is_zero(), "--seconds 0 measures nothing; choose 1 or more");
+        anyhow::ensure!(self.at_once > 0, "--at-once 0 sets nothing up; choose 1 or more");
+        Ok(Options {
+            sessions: self.sessions,
+            duration,
+            at_once: self.at_once,
+            real_time: !self.no_real_time,
+            network: self.network,
+            edge_set: self.edge_set.clone(),
+            ..Options::default()
+        })
+    }
+}
+
+/// Runs it on this thread, which is where children must be started from.
+pub(crate) fn run(command: BenchCommand) -> Result<(), StartError> {
+    let failed = |error: anyhow::Error| StartError::failed("bench", format!("{error:#}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(error.into()))?;
+    match command {
+        BenchCommand::Echo { kind } => bench::echo(match kind {
+            Kind::Plain => EchoKind::Plain,
+            Kind::Batched => EchoKind::Batched,
+        }),
+        other => runtime.block_on(measure(other)),
+    }
+    .map_err(failed)
+}
+
+async fn measure(command: BenchCommand) -> anyhow::Result<()> {
+    match command {
+        BenchCommand::Edge(options) => {
+            let told = options.common.options()?;
+            match options.sweep {
+                Some(most) => swept(&options, &bench::sweep(&told, most, false).await?),
+                None => print(&bench::edge(&told).await?, options.common.json),
+            }
+        }
+        BenchCommand::Path(options) => {
+            let told = Options {
+                transceivers: options.transceivers,
+                transceiver_set: options.transceiver_set,
+                ..options.sweep.common.options()?
+            };
+            anyhow::ensure!(told.transceivers > 0, "--transceivers 0 leads nowhere; choose 1 or more");
+            match options.sweep.sweep {
+                Some(most) => swept(&options.sweep, &bench::sweep(&told, most, true).await?),
+                None => print(&bench::path(&told).await?, options.sweep.common.json),
+            }
+        }
+        BenchCommand::Setup(options) => {
+            anyhow::ensure!(options.storm > 0.0, "--storm must be above 0");
+            print(&bench::setup(&options.common.options()?, options.storm).await?, options.common.json)
+        }
+        BenchCommand::Peer(options) => {
+            print(&bench::peer(&options.common.options()?, &options.url, &options.pid).await?, options.common.json)
+        }
+        BenchCommand::Echo { .. } => Ok(()),
+    }
+}
+
+fn swept(options: &SweepOptions, sweep: &bench::Sweep) -> anyhow::Result<()> {
+    if let Some(file) = &options.svg {
+        fs::write(file, sweep.to_svg()?).with_context(|| format!("writing {}", file.display()))?;
+    }
+    print(sweep, options.common.json)
+}
+
+fn print(report: &(impl Display + Serialize), json: bool) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut stdout, report)?;
+        writeln!(stdout)?;
+    } else {
+        write!(stdout, "{report}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! `--sweep`: more and more calls until frames are late, and the curve.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::driver::Driver;
+use super::figures::{Percentiles, Traffic};
+use super::process::{Placement, Scratch};
+use super::report::{Machine, row};
+use super::run::{Options, done, measure, say};
+use super::servers::{Edge, Transceiver};
+
+/// How near the largest good number is approached: within a sixteenth.
+const CLOSE: usize = 16;
+
+/// A generator that is later than this at the 99th percentile measures itself.
+const GENERATOR_LAG_US: f64 = 5_000.0;
+
+/// One number of calls.
+#[derive(Debug, Clone, Serialize)]
+pub struct Point {
+    /// Calls at once.
+    pub sessions: usize,
+    /// CPU of the edge, in percent of a core.
+    pub cpu_percent: f64,
+    /// The same per echoed frame.
+    pub cpu_us_per_packet: f64,
+    /// Round trips.
+    pub rtt_us: Percentiles,
+    /// Lateness against the quickest frame of the same call.
+    pub lateness_us: Percentiles,
+    /// Share of frames that did not come back.
+    pub loss: f64,
+    /// Whether this many calls are served well.
+    pub frame_stable: bool,
+    /// Whether the generator was too late itself to say more.
+    pub generator_limited: bool,
+}
+
+/// A curve.
+#[derive(Debug, Clone, Serialize)]
+pub struct Sweep {
+    /// `edge` or `path`.
+    pub bench: &'static str,
+    /// The largest number of calls that was frame-stable.
+    pub sessions: usize,
+    /// Whether the generator rather than the edge ended it.
+    pub generator_limited: bool,
+    /// In the order of calls.
+    pub points: Vec<Point>,
+    /// What it ran on.
+    pub machine: Machine,
+}
+
+/// Doubles the calls from `options.sessions` up to `most` until they are not frame-stable, then looks between.
+///
+/// # Errors
+/// A server did not start, or a call could not be set up.
+pub async fn sweep(options: &Options, most: usize, through_link: bool) -> anyhow::Result<Sweep> {
+    let placement = Placement::of_this_machine(options.real_time);
+    let machine = Machine::here(&placement);
+    let scratch = Scratch::new()?;
+    let seats = most + 64;
+    let transceivers = if through_link {
+        Transceiver::start(&placement, &scratch, options.transceivers, seats, &options.transceiver_set)?
+    } else {
+        Vec::new()
+    };
+    let edge = Edge::start(&placement, &scratch, seats, &transceivers, &options.edge_set)?;
+    placement.become_generator();
+    let mut driver = Driver::new(options.network)?;
+    driver.dial_to(&edge.url());
+
+    let mut points = Vec::new();
+    let (mut good, mut bad) = (0, None);
+    let mut next = options.sessions.min(most);
+    loop {
+        driver.shrink(next).await?;
+        driver.connect(next, options.at_once, &mut |up| say(format_args!("{up} of {next} calls are up"))).await?;
+        driver.settle(Duration::from_secs(1)).await?;
+        let measured = measure(&mut driver, &[edge.pid()], options.duration, &format!("{next} calls")).await?;
+        let traffic = Traffic::of(&measured.window);
+        let stable = traffic.frame_stable();
+        points.push(Point {
+            sessions: next,
+            cpu_percent: 100.0 * measured.cpu_seconds / measured.window.seconds,
+            cpu_us_per_packet: measured.cpu_seconds * 1e6 / traffic.received.max(1) as f64,
+            rtt_us: traffic.rtt_us,
+            lateness_us: traffic.lateness_us,
+            loss: traffic.loss,
+            frame_stable: stable,
+            generator_limited: traffic.generator_lag_us.p99 > GENERATOR_LAG_US,
+        });
+        if stable {
+            good = good.max(next);
+        } else {
+            bad = Some(bad.unwrap_or(next).min(next));
+        }
+        next = match bad {
+            None if next == most => break,
+            None => (2 * next).min(most),
+            Some(bad) if bad <= good + good / CLOSE + 1 => break,
+            Some(bad) => good.midpoint(bad),
+        };
+        if next == 0 {
+            break;
+        }
+    }
+    driver.hang_up().await?;
+    done();
+    points.sort_by_key(|point| point.sessions);
+    let generator_limited = points.iter().any(|point| !point.frame_stable && point.generator_limited);
+    let bench = if through_link { "path" } else { "edge" };
+    Ok(Sweep { bench, sessions: good, generator_limited, points, machine })
+}
+
+impl fmt::Display for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "bench {} --sweep: {} calls are frame-stable\n", self.bench, self.sessions)?;
+        writeln!(f, "{:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9}", "calls", "CPU", "us/frame", "p50", "p99", "late p99", "lost")?;
+        for p in &self.points {
+            writeln!(
+                f,
+                "{:>7} {:>5.0} % {:>10.2} {:>7.0} us {:>7.0} us {:>7.0} us {:>7.3} %{}{}",
+                p.sessions,
+                p.cpu_percent,
+                p.cpu_us_per_packet,
+                p.rtt_us.p50,
+                p.rtt_us.p99,
+                p.lateness_us.p99,
+                100.0 * p.loss,
+                if p.frame_stable { "" } else { "  not stable" },
+                if p.generator_limited { "  (generator late)" } else { "" },
+            )?;
+        }
+        if self.generator_limited {
+            row(f, "\nlimited by", "the generator, which was late itself; the edge may carry more")?;
+        }
+        write!(f, "{}", self.machine)
+    }
+}
