@@ -1,6 +1,6 @@
 //! HTTP beside the media loop: a few threads that post offers and hang up.
 
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -43,7 +43,11 @@ impl Dialer {
         );
         for _ in 0..THREADS {
             let (agent, url, taken, answered) = (agent.clone(), url.to_owned(), Arc::clone(&taken), answered.clone());
-            thread::spawn(move || serve(&agent, &url, &taken, &answered));
+            thread::spawn(move || {
+                // The media loop comes first; it may be in the real-time class, from which this thread was started.
+                let _ = net::pin::current_thread_real_time(0);
+                serve(&agent, &url, &taken, &answered);
+            });
         }
         Self { requests, answers }
     }
@@ -58,10 +62,7 @@ impl Dialer {
 
     /// The next answer that is there.
     pub(crate) fn answer(&self) -> Option<Answered> {
-        match self.answers.try_recv() {
-            Ok(answered) => Some(answered),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.answers.try_recv().ok()
     }
 }
 
@@ -113,7 +114,10 @@ mod tests {
 
     #[test]
     fn a_location_without_a_host_is_of_the_same_host() {
-        assert_eq!(absolute("http://127.0.0.1:8080/v1/calls?model=echo", "/v1/calls/7"), "http://127.0.0.1:8080/v1/calls/7");
+        assert_eq!(
+            absolute("http://127.0.0.1:8080/v1/calls?model=echo", "/v1/calls/7"),
+            "http://127.0.0.1:8080/v1/calls/7"
+        );
         assert_eq!(absolute("http://127.0.0.1:8080", "/7"), "http://127.0.0.1:8080/7");
         assert_eq!(absolute("http://a/b", "http://c/d"), "http://c/d");
     }

@@ -200,7 +200,9 @@ impl Driver {
         for flow in self.flows.iter_mut().flatten() {
             flow.pulse.iter_mut().for_each(|pulse| drop(pulse.take_seen()));
         }
-        (self.lags.clear(), self.setups.clear(), self.failures.clear());
+        self.lags.clear();
+        self.setups.clear();
+        self.failures.clear();
         self.lost_calls = 0;
         let unsent = self.unsent();
         at_ends()?;
@@ -267,7 +269,7 @@ impl Driver {
         let due = |begun: u32| storm.per_second == 0.0 || f64::from(begun) < elapsed.as_secs_f64() * storm.per_second;
         while self.setting_up < storm.at_once && due(begun) {
             let free = (storm.first..self.flows.len()).find(|index| self.flows[*index].is_none());
-            let index = free.unwrap_or(self.flows.len().max(storm.first));
+            let index = free.unwrap_or_else(|| self.flows.len().max(storm.first));
             self.flows.resize_with(self.flows.len().max(index + 1), || None);
             self.dial(index)?;
             begun += 1;
@@ -339,7 +341,9 @@ impl Driver {
         {
             self.sends.pop();
             let local = self.address(index)?;
-            let Some(Flow { kind, pulse: Some(pulse) }) = self.flows.get_mut(index).and_then(Option::as_mut) else { continue };
+            let Some(Flow { kind, pulse: Some(pulse) }) = self.flows.get_mut(index).and_then(Option::as_mut) else {
+                continue;
+            };
             // An entry of a flow that had this place before.
             if pulse.due() != due {
                 continue;
@@ -374,7 +378,9 @@ impl Driver {
             && at <= now
         {
             self.wakes.pop();
-            let Some(Flow { kind: Kind::Call(call), .. }) = self.flows.get_mut(index).and_then(Option::as_mut) else { continue };
+            let Some(Flow { kind: Kind::Call(call), .. }) = self.flows.get_mut(index).and_then(Option::as_mut) else {
+                continue;
+            };
             if call.armed != Some(at) {
                 continue;
             }
@@ -389,7 +395,11 @@ impl Driver {
     fn take_answers(&mut self) {
         while let Some(answered) = self.dialer.as_ref().and_then(Dialer::answer) {
             let now = Instant::now();
-            let Some(Flow { kind: Kind::Call(call), .. }) = self.flows.get_mut(answered.caller).and_then(Option::as_mut) else { continue };
+            let Some(Flow { kind: Kind::Call(call), .. }) =
+                self.flows.get_mut(answered.caller).and_then(Option::as_mut)
+            else {
+                continue;
+            };
             let result = answered.result.and_then(|(sdp, location)| call.answer(&sdp, location));
             let result = result.and_then(|()| call.timeout(now));
             self.after(now, answered.caller, result);

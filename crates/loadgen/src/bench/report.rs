@@ -37,7 +37,11 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             cpu: cpu.map(|(_, name)| name.to_owned()).unwrap_or_default(),
             cores: net::pin::cores().len(),
-            load_average_before: read("/proc/loadavg").split(' ').next().and_then(|l| l.parse().ok()).unwrap_or_default(),
+            load_average_before: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|l| l.parse().ok())
+                .unwrap_or_default(),
             placement: placement.clone(),
             caller_dtls: crate::caller::dtls_provider(),
         }
@@ -103,7 +107,11 @@ impl fmt::Display for Report {
         let t = &self.traffic;
         writeln!(f, "bench {}: {} calls x 50 frames/s for {:.1} s", self.bench, self.sessions, self.seconds)?;
         writeln!(f)?;
-        row(f, "CPU per frame", format_args!("{:.2} us ({:.0} % of a core)", self.cpu_us_per_packet, self.cpu_percent))?;
+        row(
+            f,
+            "CPU per frame",
+            format_args!("{:.2} us ({:.0} % of a core)", self.cpu_us_per_packet, self.cpu_percent),
+        )?;
         row(f, "  plain UDP echo", format_args!("{:.2} us", self.control_cpu_us_per_packet))?;
         row(f, "  batched UDP echo", format_args!("{:.2} us", self.batched_control_cpu_us_per_packet))?;
         row(f, "  ratio to plain", format_args!("{:.2}", self.cpu_ratio))?;

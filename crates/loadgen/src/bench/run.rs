@@ -58,7 +58,8 @@ pub async fn edge(options: &Options) -> anyhow::Result<Report> {
     let bench = Bench::new(options)?;
     let scratch = Scratch::new()?;
     let edge = Edge::start(&bench.placement, &scratch, options.sessions + 64, &[], &options.edge_set)?;
-    let subject = Subject { bench: "edge", url: edge.url(), pids: vec![edge.pid()], edge: Some(&edge), transceivers: &[] };
+    let subject =
+        Subject { bench: "edge", url: edge.url(), pids: vec![edge.pid()], edge: Some(&edge), transceivers: &[] };
     bench.run(&subject).await
 }
 
@@ -177,7 +178,12 @@ impl<'a> Bench<'a> {
 }
 
 /// One window of a control.
-async fn control(placement: &Placement, options: &Options, kind: EchoKind, duration: Duration) -> anyhow::Result<Measured> {
+async fn control(
+    placement: &Placement,
+    options: &Options,
+    kind: EchoKind,
+    duration: Duration,
+) -> anyhow::Result<Measured> {
     let echo = Echo::start(placement, kind)?;
     placement.become_generator();
     let mut driver = Driver::new(options.network)?;
@@ -198,7 +204,8 @@ pub(crate) async fn measure(
         cpu.push(cpu_seconds(pids)?);
         Ok(())
     };
-    let mut progress = |elapsed: Duration| say(format_args!("{what}: {} of {} s", elapsed.as_secs(), duration.as_secs()));
+    let mut progress =
+        |elapsed: Duration| say(format_args!("{what}: {} of {} s", elapsed.as_secs(), duration.as_secs()));
     let window = driver.measure(duration, None, &mut at_ends, &mut progress).await?;
     let cpu_seconds = cpu.last().unwrap_or(&0.0) - cpu.first().unwrap_or(&0.0);
     Ok(Measured { window, cpu_seconds })

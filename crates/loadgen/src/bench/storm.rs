@@ -68,7 +68,8 @@ pub async fn setup(options: &Options, per_second: f64) -> anyhow::Result<SetupRe
 
     let (quiet, idle_cpu) = window(&mut driver, &edge, options.duration, None, "running calls").await?;
     let flood = Storm { per_second: 0.0, at_once: AT_ONCE, first: sessions };
-    let (fast, fast_cpu) = window(&mut driver, &edge, options.duration, Some(flood), "set-ups one after the other").await?;
+    let (fast, fast_cpu) =
+        window(&mut driver, &edge, options.duration, Some(flood), "set-ups one after the other").await?;
     driver.settle(Duration::from_secs(1)).await?;
     let failure = driver.failure().map(|error| format!("{error:#}"));
     let steady = Storm { per_second, at_once: 512, first: sessions };
@@ -116,7 +117,8 @@ async fn window(
         cpu.push(cpu_seconds(&[edge.pid()])?);
         Ok(())
     };
-    let mut progress = |elapsed: Duration| say(format_args!("{what}: {} of {} s", elapsed.as_secs(), duration.as_secs()));
+    let mut progress =
+        |elapsed: Duration| say(format_args!("{what}: {} of {} s", elapsed.as_secs(), duration.as_secs()));
     let window = driver.measure(duration, storm, &mut at_ends, &mut progress).await?;
     Ok((window, cpu.last().unwrap_or(&0.0) - cpu.first().unwrap_or(&0.0)))
 }
@@ -125,9 +127,17 @@ impl fmt::Display for SetupReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "bench setup: beside {} running calls\n", self.sessions)?;
         row(f, "set-ups", format_args!("{:.0}/s, one after the other", self.setups_per_second))?;
-        row(f, "  CPU of the edge", format_args!("{:.0} us each: {:.0}/s per core", self.cpu_us_per_setup, self.setups_per_core_second))?;
+        row(
+            f,
+            "  CPU of the edge",
+            format_args!("{:.0} us each: {:.0}/s per core", self.cpu_us_per_setup, self.setups_per_core_second),
+        )?;
         row(f, "  offer to first frame", percentiles(&self.setup_us))?;
-        row(f, "storm", format_args!("{:.0}/s asked, {:.0}/s done", self.storm_per_second, self.storm_completed_per_second))?;
+        row(
+            f,
+            "storm",
+            format_args!("{:.0}/s asked, {:.0}/s done", self.storm_per_second, self.storm_completed_per_second),
+        )?;
         row(f, "  offer to first frame", percentiles(&self.storm_setup_us))?;
         row(f, "running calls before", percentiles(&self.quiet.rtt_us))?;
         row(f, "running calls in it", percentiles(&self.stormy.rtt_us))?;

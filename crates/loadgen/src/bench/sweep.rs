@@ -119,7 +119,11 @@ pub async fn sweep(options: &Options, most: usize, through_link: bool) -> anyhow
 impl fmt::Display for Sweep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "bench {} --sweep: {} calls are frame-stable\n", self.bench, self.sessions)?;
-        writeln!(f, "{:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9}", "calls", "CPU", "us/frame", "p50", "p99", "late p99", "lost")?;
+        writeln!(
+            f,
+            "{:>7} {:>7} {:>10} {:>10} {:>10} {:>10} {:>9}",
+            "calls", "CPU", "us/frame", "p50", "p99", "late p99", "lost"
+        )?;
         for p in &self.points {
             writeln!(
                 f,
