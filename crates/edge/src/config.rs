@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use daemon::{Problem, Problems};
+use link::identity::default_state_dir;
 use link::ids::{EdgeId, TransceiverId};
 use serde::Deserialize;
 
+use crate::keys::KeySource;
 use crate::signaling::ECHO;
 use crate::worker::budget;
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub echo_seats: u32,
     /// Keys and certificates. Empty means `$XDG_STATE_HOME/fronthaul`. Defaults to empty.
     pub state_dir: PathBuf,
+    /// The PoP's keys: a file, or `env:NAME`. Empty means `pop.keys` in `state_dir`. Defaults to empty.
+    pub keys: String,
     /// Time from the answer to the client's first check, and from there to DTLS. Defaults to 30000.
     pub setup_timeout_ms: u64,
     /// Time without a check after which a client counts as gone. Defaults to 30000.
@@ -99,6 +103,7 @@ impl Default for Config {
             default_model: "parrot".to_owned(),
             echo_seats: 1000,
             state_dir: PathBuf::new(),
+            keys: String::new(),
             setup_timeout_ms: 30_000,
             consent_timeout_ms: 30_000,
             drain_timeout_ms: 10_000,
@@ -167,6 +172,32 @@ impl Config {
     #[must_use]
     pub fn edge(&self) -> EdgeId {
         EdgeId(self.id)
+    }
+
+    /// The state directory.
+    ///
+    /// # Errors
+    /// None is named, and the environment names none either.
+    pub fn state_dir(&self) -> Result<PathBuf, Problem> {
+        if !self.state_dir.as_os_str().is_empty() {
+            return Ok(self.state_dir.clone());
+        }
+        default_state_dir().ok_or_else(|| {
+            let reason = "empty, and neither XDG_STATE_HOME nor HOME names a directory";
+            Problem::new("state_dir", "\"\"", reason, "name a directory that this user may write")
+        })
+    }
+
+    /// Where the PoP's keys are.
+    ///
+    /// # Errors
+    /// Those of [`Self::state_dir`].
+    pub fn key_source(&self) -> Result<KeySource, Problem> {
+        Ok(match self.keys.strip_prefix("env:") {
+            Some(name) => KeySource::Environment(name.to_owned()),
+            None if self.keys.is_empty() => KeySource::StateDir(self.state_dir()?),
+            None => KeySource::File(PathBuf::from(&self.keys)),
+        })
     }
 
     /// Worker threads, with 0 resolved.

@@ -19,6 +19,7 @@ use rtc::Path;
 use rtc::stun::IntegrityKey;
 use tokio::sync::Notify;
 
+use crate::keys::PopKeys;
 use crate::seats::Seat;
 use crate::worker::CloseCause;
 
@@ -110,7 +111,7 @@ pub struct HandOver {
 }
 
 /// What a worker is told from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// End this session.
     Close {
@@ -126,6 +127,8 @@ pub enum Command {
     },
     /// A session of another worker proved that it sits behind this 4-tuple.
     PathTaken(Path),
+    /// From here on these keys count.
+    Keys(PopKeys),
 }
 
 /// What other threads left for one worker.
@@ -347,9 +350,9 @@ impl Directory {
     }
 
     /// Leaves a command for every worker.
-    pub fn command_all(&self, command: Command) {
+    pub fn command_all(&self, command: &Command) {
         for mailbox in &self.mailboxes {
-            mailbox.command(command);
+            mailbox.command(command.clone());
         }
     }
 

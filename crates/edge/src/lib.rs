@@ -17,6 +17,7 @@
 
 pub mod config;
 pub mod directory;
+pub mod keys;
 pub mod seats;
 mod shell;
 pub mod signaling;

@@ -26,6 +26,50 @@ pub(crate) enum Command {
     /// Measure an edge, the whole road, or another server, beside a plain UDP echo.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Make, rotate or show the keys that the edges of a PoP share. No secret is shown.
+    #[command(subcommand)]
+    Keys(KeysCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// List the keys: id, age, what they are used for, fingerprint of the certificate.
+    Show(KeysOptions),
+    /// Make a set of one key.
+    New {
+        #[command(flatten)]
+        options: KeysOptions,
+        /// Also where there is a set already. Every call of the PoP ends.
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Add a key and drop those that are out of use. Running calls go on.
+    Rotate(RotateOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeysOptions {
+    /// The file of the set. Without it, what the edge's config names.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "set"])]
+    pub(crate) file: Option<PathBuf>,
+    /// The edge's config file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Set one key of the edge's config. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RotateOptions {
+    #[command(flatten)]
+    pub(crate) options: KeysOptions,
+    /// Seconds until the key signs: by then each edge of the PoP must have the file, which it looks at every 2 s.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) sign_after_s: u32,
+    /// Keys that another one replaced more than this many hours ago are dropped. Calls that began under them end.
+    #[arg(long, value_name = "HOURS", default_value_t = 24)]
+    pub(crate) keep_h: u32,
 }
 
 #[derive(Debug, Args)]

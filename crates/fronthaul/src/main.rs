@@ -2,6 +2,7 @@
 
 mod bench;
 mod cli;
+mod keys;
 mod up;
 
 use std::io::{self, Write};
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Up(options) => up::run(&options),
         Command::Edge(options) => start(&options, edge::run),
+        Command::Keys(command) => keys::run(&command),
         Command::Transceiver(options) => start(&options, transceiver::run),
         Command::Bench(command) => bench::run(command),
     };

@@ -119,3 +119,44 @@ fn a_daemon_names_the_key_whose_port_is_taken() {
         assert!(text.contains("address in use by process"), "{text}");
     }
 }
+
+fn keys(arguments: &[&str], file: &std::path::Path) -> Output {
+    fronthaul(&[&["keys"], arguments, &["--file", file.to_str().unwrap()]].concat())
+}
+
+#[test]
+fn keys_are_made_shown_and_rotated_and_no_secret_is_printed() {
+    let file = scratch("pop-keys").join("pop.keys");
+    let missing = keys(&["show"], &file);
+    let text = String::from_utf8(missing.stderr).unwrap();
+    assert_eq!(missing.status.code(), Some(2), "{text}");
+    assert!(text.contains("no such file") && text.contains("fronthaul keys new --file"), "{text}");
+
+    let mut printed = Vec::new();
+    for arguments in [&["new"][..], &["show"], &["rotate"], &["show"]] {
+        let output = keys(arguments, &file);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        printed.push(String::from_utf8(output.stdout).unwrap());
+    }
+    assert!(printed[1].lines().any(|line| line.starts_with(" 0 ") && line.contains("signs")), "{}", printed[1]);
+    let rotated: Vec<&str> = printed[3].lines().skip(2).collect();
+    assert!(rotated[0].starts_with(" 1 ") && rotated[0].contains("signs in"), "{}", printed[3]);
+    assert!(rotated[1].starts_with(" 0 ") && rotated[1].contains(" signs "), "{}", printed[3]);
+
+    let text = std::fs::read_to_string(&file).unwrap();
+    let secrets = text.lines().filter(|line| !line.starts_with('#')).flat_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        [words[3].to_owned(), words[5].to_owned()]
+    });
+    for secret in secrets {
+        assert!(printed.iter().all(|text| !text.contains(&secret)));
+    }
+    for (arguments, reason) in [(&["new"][..], "--replace"), (&["rotate"], "another rotation before that")] {
+        let refused = keys(arguments, &file);
+        let text = String::from_utf8(refused.stderr).unwrap();
+        assert!(refused.status.code() == Some(2) && text.contains(reason), "{text}");
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "a refusal changes nothing");
+    assert!(keys(&["new", "--replace"], &file).status.success());
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}

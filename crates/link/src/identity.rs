@@ -7,7 +7,7 @@
 //!   ca-key.pem          its key; absent where certificates come from elsewhere
 //!   edge-1.pem          key and certificate of edge 1 in one file, so that they never disagree; likewise transceiver-1.pem
 //!   reset.key cid.key   so that a restarted process can tell its old peers, at once, that it forgot them
-//!   route.key           secret of the route tokens
+//!   pop.keys            what the edges of a PoP share: route keys and DTLS certificates ([`keys`])
 //! ```
 //!
 //! Files are 0600, made on first use and replaced by rename: what is there is whole. A node's certificate is renewed when
@@ -26,6 +26,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use crate::ids::{EdgeId, TransceiverId};
 
 mod authority;
+pub mod keys;
 mod state_dir;
 
 use state_dir::StateDir;
@@ -196,14 +197,6 @@ impl fmt::Debug for NodeIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NodeIdentity").field("role", &self.role).finish_non_exhaustive()
     }
-}
-
-/// The secret of the node's route tokens, made on first use.
-///
-/// # Errors
-/// A file that cannot be read or made, or is not what it should be.
-pub fn route_secret(state_dir: &Path) -> Result<[u8; 32], IdentityError> {
-    StateDir::lock(state_dir)?.secret("route.key")
 }
 
 /// `$XDG_STATE_HOME/fronthaul`, or `~/.local/state/fronthaul`. `None`: neither variable names an absolute path.

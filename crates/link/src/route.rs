@@ -23,6 +23,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 use crate::ids::{EdgeId, SessionId, TransceiverId};
 
+pub mod forward;
 #[cfg(test)]
 mod tests;
 
@@ -73,6 +74,8 @@ struct Ring {
 struct SlotKeys {
     route: LessSafeKey,
     password: hmac::Key,
+    /// Of what the edges of a PoP send each other.
+    peer: hmac::Key,
 }
 
 /// Why a set of secrets is no key ring.
@@ -168,18 +171,15 @@ impl RouteKeys {
         Some(password)
     }
 
+    /// The key id that seals.
+    #[must_use]
+    pub fn newest(&self) -> u8 {
+        self.ring.newest
+    }
+
     /// The keys that a token's first character names.
     fn keys_of(&self, head: u8) -> Option<&SlotKeys> {
-        let value = match head {
-            b'A'..=b'Z' => head - b'A',
-            b'a'..=b'z' => head - b'a' + 26,
-            // The rest of the alphabet is above version 1.
-            _ => return None,
-        };
-        if value >> 4 != VERSION {
-            return None;
-        }
-        self.ring.slots[usize::from(value & 0x0f)].as_ref()
+        self.ring.slots[usize::from(key_id_in(head)?)].as_ref()
     }
 }
 
@@ -192,7 +192,7 @@ impl fmt::Debug for RouteKeys {
 }
 
 impl SlotKeys {
-    /// HKDF (RFC 5869) with one label per key, so that neither key tells anything of the other.
+    /// HKDF (RFC 5869) with one label per key, so that no key tells anything of another.
     fn derive(secret: &[u8; 32]) -> Self {
         let prk = hkdf::Salt::new(hkdf::HKDF_SHA256, b"fronthaul route 1").extract(secret);
         // The lengths are constants that the algorithms accept: expanding fails above 255 hashes alone.
@@ -200,8 +200,25 @@ impl SlotKeys {
             prk.expand(&[b"route".as_slice()], &AES_128_GCM_SIV).map(UnboundKey::from).expect("16 bytes of key");
         let password =
             prk.expand(&[b"password".as_slice()], hmac::HMAC_SHA256).map(hmac::Key::from).expect("32 bytes of key");
-        Self { route: LessSafeKey::new(route), password }
+        let peer = prk.expand(&[b"peer".as_slice()], hmac::HMAC_SHA256).map(hmac::Key::from).expect("32 bytes of key");
+        Self { route: LessSafeKey::new(route), password, peer }
     }
+}
+
+/// The key id that a ufrag names, held or not. `None`: it begins like no token of this version.
+#[must_use]
+pub fn key_id(ufrag: &str) -> Option<u8> {
+    key_id_in(*ufrag.as_bytes().first()?)
+}
+
+fn key_id_in(head: u8) -> Option<u8> {
+    let value = match head {
+        b'A'..=b'Z' => head - b'A',
+        b'a'..=b'z' => head - b'a' + 26,
+        // The rest of the alphabet is above version 1.
+        _ => return None,
+    };
+    (value >> 4 == VERSION).then_some(value & 0x0f)
 }
 
 fn head_char(key_id: u8) -> u8 {

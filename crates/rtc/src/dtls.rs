@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 
-pub use identity::Identity;
+pub use identity::{Identity, IdentityMismatch};
 
 use crate::sdp::Fingerprint;
 use crate::{CloseReason, Discard, SrtpProfile};

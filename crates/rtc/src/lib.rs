@@ -30,7 +30,7 @@ mod session;
 mod srtp;
 
 pub use discard::{Class, Discard, classify};
-pub use dtls::Identity;
+pub use dtls::{Identity, IdentityMismatch};
 pub use sdp::{Accepted, Candidate, LocalDescription, Offer, OfferError, Setup};
 pub use session::{
     ChannelId, CloseReason, Config, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,

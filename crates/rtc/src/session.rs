@@ -72,6 +72,8 @@ pub struct Session {
     setup_deadline: Option<Instant>,
     /// From then on.
     report_deadline: Option<Instant>,
+    /// The SSRC of the client's audio.
+    heard_ssrc: Option<u32>,
     closed: bool,
     transmits: VecDeque<(Path, Vec<u8>)>,
     events: VecDeque<Event>,
@@ -96,6 +98,7 @@ impl Session {
             handshake_path: None,
             setup_deadline: Some(now + config.setup_timeout),
             report_deadline: None,
+            heard_ssrc: None,
             closed: false,
             transmits: VecDeque::new(),
             events: VecDeque::new(),
@@ -118,9 +121,23 @@ impl Session {
         }
         match class {
             Class::Dtls => consumed(self.handshake(now, path, datagram)),
-            Class::Rtp => self.audio(now, path, datagram),
-            Class::Rtcp => consumed(self.reports(now, path, datagram)),
+            Class::Rtp => self.audio(now, path, datagram, Admit::Checked),
+            Class::Rtcp => consumed(self.reports(now, path, datagram, Admit::Checked)),
             Class::Stun | Class::Unknown => Input::Discarded(Discard::UnknownProtocol),
+        }
+    }
+
+    /// Takes an SRTP or SRTCP packet from a path that no check proved: a NAT that gave the client another port, or a client
+    /// that reaches another edge. One try to open it; nothing happens unless it is fresh, authentic and the newest of its
+    /// stream, which is discovery and proof in one.
+    pub fn handle_stranger<'a>(&mut self, now: Instant, path: Path, datagram: &'a mut [u8]) -> Input<'a> {
+        if self.closed || !self.media.started() {
+            return Input::Discarded(Discard::UncheckedPath);
+        }
+        match classify(datagram) {
+            Class::Rtp => self.audio(now, path, datagram, Admit::Newest),
+            Class::Rtcp => consumed(self.reports(now, path, datagram, Admit::Newest)),
+            Class::Dtls | Class::Stun | Class::Unknown => Input::Discarded(Discard::UncheckedPath),
         }
     }
 
@@ -262,7 +279,7 @@ impl Session {
         self.pump(now, Some(path))
     }
 
-    fn audio<'a>(&mut self, now: Instant, path: Path, datagram: &'a mut [u8]) -> Input<'a> {
+    fn audio<'a>(&mut self, now: Instant, path: Path, datagram: &'a mut [u8], admit: Admit) -> Input<'a> {
         if !self.media.started() {
             return consumed(self.media.hold(now, datagram));
         }
@@ -271,8 +288,9 @@ impl Session {
             Err(discard) => return Input::Discarded(discard),
         };
         if opened.newest {
-            self.proven(path);
+            self.proven(now, path, admit);
         }
+        self.note_ssrc(datagram);
         match opened.kind {
             Kind::Opus => {}
             Kind::Other => return Input::Consumed,
@@ -285,18 +303,35 @@ impl Session {
         }
     }
 
-    fn reports(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
+    fn reports(&mut self, now: Instant, path: Path, datagram: &[u8], admit: Admit) -> Result<(), Discard> {
         let opened = self.media.reports(now, datagram, &mut self.stats)?;
         if opened.newest {
-            self.proven(path);
+            self.proven(now, path, admit);
         }
         opened.result
     }
 
     /// Something fresh and authentic came from `path`.
-    fn proven(&mut self, path: Path) {
+    fn proven(&mut self, now: Instant, path: Path, admit: Admit) {
+        if admit == Admit::Newest {
+            if let Some(displaced) = self.agent.admit(now, path) {
+                self.path_removed(displaced);
+            }
+            self.events.push_back(Event::PathAdded(path));
+        }
         self.agent.select(path);
         self.handshake_path = None;
+    }
+
+    /// An RTP packet of the client's is authentic: its SSRC is the client's (RFC 3550 §5.1).
+    fn note_ssrc(&mut self, packet: &[u8]) {
+        let ssrc = packet.get(8..).and_then(<[u8]>::first_chunk).map(|ssrc| u32::from_be_bytes(*ssrc));
+        if ssrc != self.heard_ssrc
+            && let Some(ssrc) = ssrc
+        {
+            self.heard_ssrc = Some(ssrc);
+            self.events.push_back(Event::SsrcHeard(ssrc));
+        }
     }
 
     /// Moves what DTLS and SCTP have for each other, for the client and for the driver, until both are silent.
@@ -348,7 +383,7 @@ impl Session {
             }
             dtls::Output::Data(packet) => {
                 if let Some(path) = from {
-                    self.proven(path);
+                    self.proven(now, path, Admit::Checked);
                 }
                 return self.sctp.as_mut().map_or(Err(Discard::Sctp), |sctp| sctp.handle_packet(now, &packet));
             }
@@ -393,6 +428,15 @@ impl Session {
         self.events.extend(removed.into_iter().map(Event::PathRemoved));
         self.events.push_back(Event::Closed(reason));
     }
+}
+
+/// Which paths an authentic packet may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admit {
+    /// Those that a check proved.
+    Checked,
+    /// Any, if it is the newest of its stream.
+    Newest,
 }
 
 fn consumed<'a>(result: Result<(), Discard>) -> Input<'a> {

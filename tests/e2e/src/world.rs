@@ -7,9 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use ::link::ids::{EdgeId, Epoch, SessionId, TransceiverId, UtteranceId};
-use ::link::route::RouteKeys;
 use bytes::Bytes;
 use edge::directory::{Directory, HandOver};
+use edge::keys::{Keyring, PopKeys};
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
 use edge::worker::budget::Limits;
@@ -129,8 +129,7 @@ impl World {
             models: BTreeMap::from(models),
             default_model: "parrot".to_owned(),
             setup_timeout: rtc::Config::default().setup_timeout,
-            keys: RouteKeys::from_secret(&sim.random(label::ROUTE_KEYS).seed()),
-            identity: rtc::Identity::generate(),
+            keys: Keyring::new(PopKeys::single(&sim.random(label::ROUTE_KEYS).seed(), rtc::Identity::generate())),
             directory: Directory::new(plan.workers),
             seats: Seats::new(100),
             draining: AtomicBool::new(false),
@@ -145,9 +144,9 @@ impl World {
             let index = u32::try_from(index).expect("few workers");
             let config =
                 WorkerConfig { index, edge: edge.edge, session: rtc::Config::default(), limits: Limits::default() };
-            let (directory, keys) = (Arc::clone(&edge.directory), edge.keys.clone());
+            let (directory, keys) = (Arc::clone(&edge.directory), edge.keys.current());
             let seed = sim.random(label::WORKERS + u64::from(index)).seed();
-            Worker::new(now, config, directory, keys, edge.identity.clone(), seed)
+            Worker::new(now, config, directory, keys, seed)
         };
         let workers: Vec<Worker> = (0..plan.workers).map(worker).collect();
         let node = |node: &NodePlan| Node::new(TransceiverId(node.id), node.seats, node.refusing);

@@ -15,11 +15,15 @@ use super::report::Board;
 use super::{http, lease};
 use crate::config::Config;
 use crate::directory::Command;
+use crate::keys::Watch;
 use crate::signaling::{self, Callers, ECHO, Shared};
 use crate::worker::CloseCause;
 
 /// Between two looks at what expires, counts and drains.
 const TICK: Duration = Duration::from_millis(250);
+
+/// Between two looks at the file of the keys: a rotated key signs 60 s later by default.
+const KEYS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// After the last call: time for its close to leave, for Release to be told, for the last datagrams.
 const LAST_WORDS: Duration = Duration::from_millis(300);
@@ -31,6 +35,7 @@ pub(super) struct Start {
     pub(super) admin: TcpListener,
     pub(super) node: NodeIdentity,
     pub(super) shared: Arc<Shared>,
+    pub(super) keys: Watch,
     pub(super) board: Arc<Board>,
     pub(super) lifecycle: Lifecycle,
     pub(super) metrics: Metrics,
@@ -48,7 +53,7 @@ pub(super) fn run(start: Start) {
 }
 
 async fn serve(start: Start) -> std::io::Result<()> {
-    let Start { config, http, admin, node, shared, board, lifecycle, metrics } = start;
+    let Start { config, http, admin, node, shared, keys, board, lifecycle, metrics } = start;
     let endpoint = Endpoint::client_on(&node, config.link_bind).map_err(std::io::Error::other)?;
     let mut tasks = tokio::task::JoinSet::new();
     for transceiver in &config.transceivers {
@@ -70,6 +75,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
     let needs_link = config.models.values().any(|model| model != ECHO);
     let condition = needs_link.then(|| lifecycle.condition("a transceiver with seats, linked to every worker"));
     tasks.spawn(tick(Arc::clone(&shared), Arc::clone(&board), condition));
+    tasks.spawn(watch_keys(keys, Arc::clone(&shared)));
     lifecycle.advance(Phase::Ready);
 
     let result = tokio::select! {
@@ -102,6 +108,25 @@ async fn tick(shared: Arc<Shared>, board: Arc<Board>, condition: Option<Conditio
     }
 }
 
+/// Takes up a key set that was rotated, and lets its keys sign when their time has come.
+async fn watch_keys(mut watch: Watch, shared: Arc<Shared>) -> std::io::Result<()> {
+    loop {
+        sleep(KEYS_INTERVAL).await;
+        match watch.poll(net::clock::unix_seconds()) {
+            Ok(None) => {}
+            Ok(Some(keys)) => {
+                tracing::info!(?keys, "the keys of the PoP have changed");
+                // Workers first: no token leaves that one of them cannot open.
+                shared.directory.command_all(&Command::Keys(keys.clone()));
+                shared.keys.replace(keys);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the keys of the PoP have changed, but not to the better; the former ones stay")
+            }
+        }
+    }
+}
+
 /// The orderly stop: no further calls, time for running ones, then their end.
 async fn drain(shared: &Shared, lifecycle: &Lifecycle, patience: Duration) {
     shared.draining.store(true, Ordering::Relaxed);
@@ -115,7 +140,7 @@ async fn drain(shared: &Shared, lifecycle: &Lifecycle, patience: Duration) {
     if running() > 0 {
         tracing::info!(calls = running(), "closing what still runs");
         shared.directory.abandon_all();
-        shared.directory.command_all(Command::CloseAll { cause: CloseCause::Draining });
+        shared.directory.command_all(&Command::CloseAll { cause: CloseCause::Draining });
     }
     sleep(LAST_WORDS).await;
 }

@@ -13,7 +13,6 @@ mod report;
 mod worker;
 
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
@@ -22,13 +21,13 @@ use std::time::Duration;
 use daemon::bind::Transport;
 use daemon::config::Checked;
 use daemon::{ConfigError, Lifecycle, Metrics, Phase, Problem, Problems, StartError};
-use link::identity::{NodeIdentity, Role, default_state_dir, route_secret};
-use link::route::RouteKeys;
+use link::identity::{NodeIdentity, Role};
 use net::BoundSocket;
 use rtc::Candidate;
 
 use crate::config::Config;
 use crate::directory::Directory;
+use crate::keys::{Found, Keyring, Watch};
 use crate::seats::Seats;
 use crate::signaling::{Counts, Shared};
 use crate::worker::WorkerConfig;
@@ -54,16 +53,21 @@ impl Edge {
         if !problems.is_empty() {
             return Err(ConfigError { file: None, problems: problems.into_vec() }.into());
         }
-        let state_dir = state_dir(&config)?;
+        let state_dir = config.state_dir()?;
         let state_problem = |error: &dyn std::fmt::Display| {
             let fix = "name a directory that this user may write";
             Problem::new("state_dir", format_args!("\"{}\"", state_dir.display()), error, fix)
         };
         let node =
             NodeIdentity::load_or_create(&state_dir, Role::Edge(config.edge())).map_err(|e| state_problem(&e))?;
-        let secret = route_secret(&state_dir).map_err(|e| state_problem(&e))?;
-        let keys = RouteKeys::from_secret(&secret);
-        let identity = rtc::Identity::generate();
+        let source = config.key_source()?;
+        let (watch, keys, found) = Watch::start(source, net::clock::unix_seconds()).map_err(|error| {
+            let fix = "`fronthaul keys show` says more; `fronthaul keys new` makes a set";
+            Problem::new("keys", format_args!("\"{}\"", config.keys), error, fix)
+        })?;
+        if found == Found::Adopted {
+            tracing::info!("route.key of a former version has become key 0 of pop.keys");
+        }
 
         let workers = config.worker_count();
         let sockets = BoundSocket::group(config.media_bind, workers)
@@ -96,8 +100,7 @@ impl Edge {
             models: config.models.clone(),
             default_model: config.default_model.clone(),
             setup_timeout: Duration::from_millis(config.setup_timeout_ms),
-            keys: keys.clone(),
-            identity: identity.clone(),
+            keys: Keyring::new(keys.clone()),
             directory: Arc::clone(&directory),
             seats: Arc::clone(&seats),
             draining: AtomicBool::new(false),
@@ -122,7 +125,6 @@ impl Edge {
                 node: node.clone(),
                 directory: Arc::clone(&directory),
                 keys: keys.clone(),
-                identity: identity.clone(),
                 seed: rand::random(),
                 board: Arc::clone(&board),
                 lifecycle: lifecycle.clone(),
@@ -136,6 +138,7 @@ impl Edge {
             admin: admin.listener,
             node,
             shared,
+            keys: watch,
             board,
             lifecycle: lifecycle.clone(),
             metrics,
@@ -207,16 +210,6 @@ impl Listener {
         let address = listener.local_addr().unwrap_or(address);
         Ok(Self { listener, address })
     }
-}
-
-fn state_dir(config: &Config) -> Result<PathBuf, Problem> {
-    if !config.state_dir.as_os_str().is_empty() {
-        return Ok(config.state_dir.clone());
-    }
-    default_state_dir().ok_or_else(|| {
-        let reason = "empty, and neither XDG_STATE_HOME nor HOME names a directory";
-        Problem::new("state_dir", "\"\"", reason, "name a directory that this user may write")
-    })
 }
 
 /// A thread of the edge. One that cannot be started stops those that were.

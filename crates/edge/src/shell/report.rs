@@ -54,6 +54,8 @@ impl Board {
         gauge!("fronthaul_edge_utterances").set(sums.utterances);
         gauge!("fronthaul_edge_utterance_streams").set(sums.utterance_streams);
         gauge!("fronthaul_edge_session_streams").set(sums.session_streams);
+        let age = net::clock::unix_seconds().saturating_sub(shared.keys.signing_made());
+        gauge!("fronthaul_edge_key_age_seconds").set(f64::from(age));
         gauge!("fronthaul_edge_seats_used").set(f64::from(shared.seats.used()));
         for place in shared.seats.status() {
             let transceiver = place.transceiver.0.to_string();

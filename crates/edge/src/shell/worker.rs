@@ -15,7 +15,6 @@ use daemon::{Lifecycle, Metrics, Phase};
 use link::identity::NodeIdentity;
 use link::ids::TransceiverId;
 use link::quic::Endpoint;
-use link::route::RouteKeys;
 use net::{BoundSocket, DeadlineTimer, RecvBatch, SendBatch, UdpSocket};
 use rtc::Path;
 use tokio::sync::Notify;
@@ -25,6 +24,7 @@ use super::links::{self, Connected};
 use super::report::{Board, Snapshot};
 use crate::config::TransceiverConfig;
 use crate::directory::{Directory, HandOver};
+use crate::keys::PopKeys;
 use crate::worker::{Output, Worker, WorkerConfig};
 
 /// Hand-overs taken in one turn, as many as datagrams.
@@ -45,8 +45,7 @@ pub(super) struct Start {
     pub(super) transceivers: Vec<TransceiverConfig>,
     pub(super) node: NodeIdentity,
     pub(super) directory: Arc<Directory>,
-    pub(super) keys: RouteKeys,
-    pub(super) identity: rtc::Identity,
+    pub(super) keys: PopKeys,
     pub(super) seed: [u8; 32],
     pub(super) board: Arc<Board>,
     pub(super) lifecycle: Lifecycle,
@@ -75,14 +74,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
     let shell = Rc::new(Shell {
         index: start.config.index,
         state: RefCell::new(State {
-            core: Worker::new(
-                Instant::now(),
-                start.config,
-                Arc::clone(&start.directory),
-                start.keys,
-                start.identity,
-                start.seed,
-            ),
+            core: Worker::new(Instant::now(), start.config, Arc::clone(&start.directory), start.keys, start.seed),
             send: SendBatch::new(),
             scratch: Vec::new(),
             links: BTreeMap::new(),

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use link::ids::{EdgeId, SessionId};
-use link::route::{Route, RouteKeys};
+use link::route::Route;
 use rand::Rng;
 use rtc::{Candidate, LocalDescription, Offer};
 
 use super::error::ApiError;
 use crate::directory::{CallInfo, Directory, Pending};
+use crate::keys::Keyring;
 use crate::seats::Seats;
 
 /// The model that the edge answers itself.
@@ -32,10 +33,8 @@ pub struct Shared {
     pub default_model: String,
     /// How long a call may stay without a valid check.
     pub setup_timeout: Duration,
-    /// Makes and reads route tokens.
-    pub keys: RouteKeys,
-    /// The certificate that answers name.
-    pub identity: rtc::Identity,
+    /// Make route tokens and passwords, and name the certificate.
+    pub keys: Keyring,
     /// Sessions.
     pub directory: Arc<Directory>,
     /// Where calls may go.
@@ -128,12 +127,15 @@ fn answer(
 
     let session = SessionId(rng.next_u64());
     let route = Route { edge: shared.edge, transceiver: seat.transceiver(), session, minted: unix_seconds };
-    let ufrag = shared.keys.seal(&route);
-    let password = shared.keys.password(&ufrag).ok_or_else(|| internal("its route token cannot be read back"))?;
+    let keys = shared.keys.current();
+    let ufrag = keys.route().seal(&route);
+    let unreadable = || internal("its route token cannot be read back");
+    let password = keys.route().password(&ufrag).ok_or_else(unreadable)?;
+    let fingerprint = keys.identity(&ufrag).ok_or_else(unreadable)?.fingerprint().to_owned();
     let accepted = offer.accept(&LocalDescription {
         ufrag,
         password,
-        fingerprint: shared.identity.fingerprint().to_owned(),
+        fingerprint,
         candidates: shared.candidates.clone(),
         // Positive as i64, which is what some parsers make of it (RFC 8866 §5.2).
         session: rng.next_u64() >> 1,

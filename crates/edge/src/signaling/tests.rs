@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use link::ids::{EdgeId, TransceiverId};
-use link::route::RouteKeys;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tower::ServiceExt;
 
 use super::{Callers, Counts, CreateCall, MAX_OFFER_BYTES, Shared, create_call, router};
 use crate::directory::Directory;
+use crate::keys::{Keyring, PopKeys};
 use crate::seats::Seats;
 
 fn shared() -> Arc<Shared> {
@@ -25,8 +25,7 @@ fn shared() -> Arc<Shared> {
         models: BTreeMap::from(models.map(|(name, model)| (name.to_owned(), model.to_owned()))),
         default_model: "echo".to_owned(),
         setup_timeout: Duration::from_secs(30),
-        keys: RouteKeys::from_secret(&[1; 32]),
-        identity: rtc::Identity::generate(),
+        keys: Keyring::new(PopKeys::single(&[1; 32], rtc::Identity::generate())),
         directory: Directory::new(1),
         seats: Seats::new(100),
         draining: AtomicBool::new(false),
@@ -114,11 +113,11 @@ async fn the_answers_ufrag_is_a_route_to_this_edge_and_session() {
     let shared = shared();
     let answer = post(&shared, "application/sdp; charset=utf-8", offer()).await;
     let ufrag = answer.body.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap();
-    let route = shared.keys.open(ufrag).expect("a token of ours");
+    let route = shared.keys.current().route().open(ufrag).expect("a token of ours");
     assert_eq!((route.edge, route.transceiver), (EdgeId(1), TransceiverId(0)));
     assert!(answer.header("location").ends_with(&route.session.to_string()));
     let password = answer.body.lines().find_map(|line| line.strip_prefix("a=ice-pwd:")).unwrap();
-    assert_eq!(shared.keys.password(ufrag).as_deref(), Some(password));
+    assert_eq!(shared.keys.current().route().password(ufrag).as_deref(), Some(password));
 }
 
 #[tokio::test]

@@ -105,7 +105,7 @@ impl Client {
                 let closed = ChannelClosed { channel: u32::from(channel.0) };
                 self.tell(edge_message::Kind::ChannelClosed(closed), io);
             }
-            Event::PathAdded(_) | Event::PathRemoved(_) | Event::Closed(_) => {}
+            Event::PathAdded(_) | Event::PathRemoved(_) | Event::SsrcHeard(_) | Event::Closed(_) => {}
         }
     }
 

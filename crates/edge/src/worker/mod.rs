@@ -35,7 +35,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use link::ids::{EdgeId, SessionId, Slot, TransceiverId};
-use link::route::RouteKeys;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rtc::{Event, Path};
@@ -52,6 +51,7 @@ pub(crate) use self::held::payload_bytes;
 use self::io::Io;
 use self::setup::Setup;
 use crate::directory::{Command, Directory};
+use crate::keys::PopKeys;
 
 /// Frames put on the wire between two ends of a batch: ~3 us each are ~200 us of a turn's 500.
 pub const FRAMES_PER_TURN: u32 = 64;
@@ -76,8 +76,7 @@ pub struct WorkerConfig {
 pub struct Worker {
     config: WorkerConfig,
     directory: Arc<Directory>,
-    keys: RouteKeys,
-    identity: rtc::Identity,
+    keys: PopKeys,
     rng: StdRng,
     now: Instant,
     clients: Clients,
@@ -97,21 +96,13 @@ pub struct Worker {
 impl Worker {
     /// A worker without sessions. `seed` feeds every random choice that is not a secret of DTLS.
     #[must_use]
-    pub fn new(
-        now: Instant,
-        config: WorkerConfig,
-        directory: Arc<Directory>,
-        keys: RouteKeys,
-        identity: rtc::Identity,
-        seed: [u8; 32],
-    ) -> Self {
+    pub fn new(now: Instant, config: WorkerConfig, directory: Arc<Directory>, keys: PopKeys, seed: [u8; 32]) -> Self {
         let mut rng = StdRng::from_seed(seed);
         let budget = Budget::new(now, config.limits, rng.next_u64());
         Self {
             config,
             directory,
             keys,
-            identity,
             rng,
             now,
             clients: Clients::default(),
@@ -141,6 +132,7 @@ impl Worker {
                     self.finish(now, key, cause);
                 }
             }
+            Command::Keys(keys) => self.keys = keys,
             Command::PathTaken(path) => {
                 if let Some(key) = self.paths.remove(&path)
                     && let Some(client) = self.clients.get_mut(key)

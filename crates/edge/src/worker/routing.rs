@@ -102,7 +102,7 @@ impl Worker {
     /// A check names its session (RFC 8445 §7.2.2: USERNAME is "ours:theirs").
     fn route_check(&mut self, now: Instant, unix_seconds: u32, datagram: &[u8]) -> Result<Destination, Discard> {
         let check = Check::parse(datagram).map_err(Discard::Rtc)?;
-        let route = self.keys.open(check.local_ufrag()).ok_or(Discard::ForgedRoute)?;
+        let route = self.keys.route().open(check.local_ufrag()).ok_or(Discard::ForgedRoute)?;
         if route.edge != self.config.edge {
             return Err(Discard::OtherEdge);
         }
@@ -136,7 +136,12 @@ impl Worker {
         let pending = self.directory.claim(entry, self.config.index)?;
         let Pending { setup, call, seat } = *pending;
         let seed = self.seed();
-        let session = rtc::Session::new(now, setup, &self.identity, self.config.session.clone(), seed);
+        let Some(identity) = self.keys.identity(&setup.local_ufrag) else {
+            // Its key opened a token just before. Should it be gone all the same, so is the call.
+            self.directory.remove(id);
+            return None;
+        };
+        let session = rtc::Session::new(now, setup, identity, self.config.session.clone(), seed);
         let side = if seat.transceiver() == LOCAL {
             Side::Echo(seat)
         } else {

@@ -86,14 +86,7 @@ impl Crowd {
         let shared = shared(1, seats, Duration::from_secs(30));
         let begin = Instant::now();
         let config = WorkerConfig { index: 0, edge: EdgeId(1), session: rtc::Config::default(), limits };
-        let worker = Worker::new(
-            begin,
-            config,
-            Arc::clone(&shared.directory),
-            shared.keys.clone(),
-            shared.identity.clone(),
-            [1; 32],
-        );
+        let worker = Worker::new(begin, config, Arc::clone(&shared.directory), shared.keys.current(), [1; 32]);
         Self {
             begin,
             now: begin,

@@ -11,12 +11,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use edge::directory::Directory;
+use edge::keys::{Keyring, PopKeys};
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
 use edge::worker::budget::Limits;
 use edge::worker::{Output, Worker, WorkerConfig};
 use link::ids::{EdgeId, SessionId, TransceiverId};
-use link::route::RouteKeys;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rtc::Path;
@@ -140,8 +140,7 @@ pub(crate) fn shared(workers: usize, echo_seats: u32, setup_timeout: Duration) -
         models: BTreeMap::from(models),
         default_model: "echo".to_owned(),
         setup_timeout,
-        keys: RouteKeys::from_secret(&[7; 32]),
-        identity: rtc::Identity::generate(),
+        keys: Keyring::new(PopKeys::single(&[7; 32], rtc::Identity::generate())),
         directory: Directory::new(workers),
         seats: Seats::new(echo_seats),
         draining: AtomicBool::new(false),
@@ -174,8 +173,8 @@ impl Rig {
             let config =
                 WorkerConfig { index, edge: EdgeId(1), session: rtc::Config::default(), limits: Limits::default() };
             let seed = [u8::try_from(index).unwrap(); 32];
-            let (directory, keys) = (Arc::clone(&shared.directory), shared.keys.clone());
-            Worker::new(begin, config, directory, keys, shared.identity.clone(), seed)
+            let (directory, keys) = (Arc::clone(&shared.directory), shared.keys.current());
+            Worker::new(begin, config, directory, keys, seed)
         };
         let workers = (0..workers).map(worker).collect();
         let client = Client::new(begin, CLIENT.parse().unwrap());

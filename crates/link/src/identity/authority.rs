@@ -131,7 +131,7 @@ fn authority_params() -> CertificateParams {
     params
 }
 
-fn valid_for(params: &mut CertificateParams, days: u32) {
+pub(super) fn valid_for(params: &mut CertificateParams, days: u32) {
     let now = SystemTime::now();
     params.not_before = (now - CLOCK_SKEW).into();
     params.not_after = (now + DAY * days).into();

@@ -40,17 +40,16 @@ impl StateDir {
 
     /// The file's text. `None`: there is no such file.
     pub(super) fn read(&self, name: &str) -> Result<Option<String>, IdentityError> {
+        read_secret(&self.path(name))
+    }
+
+    /// Removes the file, if it is there.
+    pub(super) fn remove(&self, name: &str) -> Result<(), IdentityError> {
         let path = self.path(name);
-        let metadata = match fs::metadata(&path) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(failed("read", &path, source)),
-        };
-        let mode = metadata.mode() & 0o777;
-        if mode & 0o077 != 0 {
-            return Err(IdentityError::Permissions { path, mode, fix: 0o600 });
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", &path, error)),
+            _ => Ok(()),
         }
-        fs::read_to_string(&path).map(Some).map_err(|source| failed("read", &path, source))
     }
 
     /// Replaces the file: readers see the old one or the new one, after a crash too.
@@ -71,23 +70,46 @@ impl StateDir {
     /// 32 random bytes, made on first use, as 64 hex digits.
     pub(super) fn secret(&self, name: &str) -> Result<[u8; 32], IdentityError> {
         if let Some(text) = self.read(name)? {
-            return parse_hex(text.trim()).ok_or_else(|| IdentityError::Invalid {
+            return read_hex(text.trim()).ok_or_else(|| IdentityError::Invalid {
                 path: self.path(name),
                 reason: "does not hold 64 hex digits: restore it, or remove it and restart every node that uses it"
                     .into(),
             });
         }
-        let mut secret = [0; 32];
-        aws_lc_rs::rand::fill(&mut secret)
-            .map_err(|_| failed("make", &self.path(name), io::Error::other("the system gave no random bytes")))?;
-        let mut text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let secret = random_secret().map_err(|source| failed("make", &self.path(name), source))?;
+        let mut text = write_hex(&secret);
         text.push('\n');
         self.write(name, text.as_bytes())?;
         Ok(secret)
     }
 }
 
-fn parse_hex(text: &str) -> Option<[u8; 32]> {
+/// The text of a file that no other user may read. `None`: there is no such file.
+pub(super) fn read_secret(path: &Path) -> Result<Option<String>, IdentityError> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(failed("read", path, source)),
+    };
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(IdentityError::Permissions { path: path.to_owned(), mode, fix: 0o600 });
+    }
+    fs::read_to_string(path).map(Some).map_err(|source| failed("read", path, source))
+}
+
+/// 32 random bytes.
+pub(super) fn random_secret() -> io::Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    aws_lc_rs::rand::fill(&mut secret).map_err(|_| io::Error::other("the system gave no random bytes"))?;
+    Ok(secret)
+}
+
+pub(super) fn write_hex(secret: &[u8; 32]) -> String {
+    secret.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn read_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if text.len() != 64 || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 use dimpl::certificate::generate_self_signed_certificate;
 use dimpl::{Config, DtlsCertificate};
 
@@ -46,7 +47,25 @@ impl Identity {
     /// If the system has no randomness, or the crypto library misses an algorithm it was built with.
     #[must_use]
     pub fn generate() -> Self {
-        let certificate = generate_self_signed_certificate().expect("a P-256 key needs only randomness");
+        Self::new(generate_self_signed_certificate().expect("a P-256 key needs only randomness"))
+    }
+
+    /// Takes a certificate that several edges share: DER, its P-256 key as PKCS #8.
+    ///
+    /// # Errors
+    /// The key is none of that kind, or the certificate's is another one.
+    pub fn from_der(certificate: &[u8], private_key: &[u8]) -> Result<Self, IdentityMismatch> {
+        let key =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, private_key).map_err(|_| IdentityMismatch)?;
+        // The uncompressed point, 65 bytes, stands in the certificate as it is (RFC 5480 §2.2).
+        let point = key.public_key().as_ref();
+        if !certificate.windows(point.len()).any(|part| part == point) {
+            return Err(IdentityMismatch);
+        }
+        Ok(Self::new(DtlsCertificate { certificate: certificate.to_vec(), private_key: private_key.to_vec() }))
+    }
+
+    fn new(certificate: DtlsCertificate) -> Self {
         // Reachability was proven by the check's integrity, so no cookie round trip.
         let config = Config::builder()
             .mtu(MTU)
@@ -71,6 +90,11 @@ impl Identity {
         (self.inner.config.clone(), self.inner.certificate.clone())
     }
 }
+
+/// A certificate and a key that do not belong together, or are not what DTLS takes here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("certificate and key are not a P-256 pair in DER")]
+pub struct IdentityMismatch;
 
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -88,6 +88,8 @@ pub enum Event {
     PathAdded(Path),
     /// Remove this 4-tuple: no valid check for 30 s, or displaced by a ninth.
     PathRemoved(Path),
+    /// Audio of the client's has another SSRC than before: what may tell whose a packet from an unknown address is.
+    SsrcHeard(u32),
     /// The end. Nothing follows but the last transmits.
     Closed(CloseReason),
 }
