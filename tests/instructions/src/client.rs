@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use edge::directory::Directory;
+use edge::keys::{Keyring, PopKeys};
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
 use edge::worker::budget::Limits;
@@ -50,8 +51,8 @@ impl Rig {
         let shared = shared(local);
         let config =
             WorkerConfig { index: 0, edge: shared.edge, session: rtc::Config::default(), limits: Limits::default() };
-        let (directory, keys) = (Arc::clone(&shared.directory), shared.keys.clone());
-        let worker = Worker::new(now, config, directory, keys, shared.identity.clone(), [1; 32]);
+        let (directory, keys) = (Arc::clone(&shared.directory), shared.keys.current());
+        let worker = Worker::new(now, config, directory, keys, [1; 32]);
 
         let mut client = RtcConfig::new().build(now);
         client.add_local_candidate(Candidate::host(remote, "udp").expect("an address"));
@@ -76,7 +77,7 @@ impl Rig {
             password,
             ufrag,
             check: Vec::new(),
-            keys: shared.keys.clone(),
+            keys: shared.keys.current().route().clone(),
             client,
             mid,
             timeout: now,
@@ -162,8 +163,7 @@ fn shared(local: SocketAddr) -> Arc<Shared> {
         models: BTreeMap::from([("echo".to_owned(), "echo".to_owned())]),
         default_model: "echo".to_owned(),
         setup_timeout: Duration::from_secs(30),
-        keys: RouteKeys::from_secret(&[7; 32]),
-        identity: rtc::Identity::generate(),
+        keys: Keyring::new(PopKeys::single(&[7; 32], rtc::Identity::generate())),
         directory: Directory::new(1),
         seats: Seats::new(1),
         draining: AtomicBool::new(false),
