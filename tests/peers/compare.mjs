@@ -18,11 +18,12 @@ const CHECKOUT = join(HERE, "../..");
 const HELP = `usage: tests/peers/compare [options]
 
   --candidates A,B   scripts of this folder; ours, if it is among them, is compared with the others
-                     (fronthaul,str0m,pion,janus,aiortc)
+                     (fronthaul,str0m,pion,janus,aiortc,coturn)
   --sessions N,M     calls at once (50,200,1000)
   --repeats N        rounds for each number of calls (5)
   --seconds S        measured window of each run (10)
   --output FOLDER    gets PERFORMANCE.md's part between its markers, and performance/peers* (docs)
+  --no-real-time     servers and generator stay out of the real-time class: other work disturbs them, not they it
   --quick            20 calls for 3 s, ours and str0m, once, into a folder of its own: whether all this works
   --redraw           table and charts again from performance/peers.json; measures nothing
 
@@ -40,6 +41,7 @@ const { values: options } = parseArgs({
     repeats: { type: "string" },
     seconds: { type: "string" },
     output: { type: "string" },
+    "no-real-time": { type: "boolean" },
     quick: { type: "boolean" },
     redraw: { type: "boolean" },
     help: { type: "boolean" },
@@ -58,7 +60,7 @@ if (options.help) {
 async function main() {
   const { quick } = options;
   const plan = {
-    candidates: (options.candidates ?? (quick ? "fronthaul,str0m" : "fronthaul,str0m,pion,janus,aiortc")).split(","),
+    candidates: (options.candidates ?? (quick ? "fronthaul,str0m" : "fronthaul,str0m,pion,janus,aiortc,coturn")).split(","),
     sessions: (options.sessions ?? (quick ? "20" : "50,200,1000")).split(",").map(Number).sort((a, b) => a - b),
     repeats: Number(options.repeats ?? (quick ? 1 : 5)),
     seconds: Number(options.seconds ?? (quick ? 3 : 10)),
@@ -66,6 +68,7 @@ async function main() {
   const scratch = quick && !options.output && mkdtempSync(join(tmpdir(), "fronthaul-compare-"));
   const output = options.output ?? (scratch || join(CHECKOUT, "docs"));
   try {
+    if (options["no-real-time"]) process.env.PEER_REAL_TIME = "no";
     process.env.FRONTHAUL_BIN ??= await build();
     for (const candidate of plan.candidates) {
       say(`installing what ${candidate} needs`);
@@ -155,7 +158,8 @@ async function start(candidate) {
 async function bench({ url, pids, namespace, network }, calls, seconds) {
   const command = [join(process.env.FRONTHAUL_BIN, "fronthaul"), "bench", "peer", "--json", "--url", url];
   command.push(...pids.flatMap((pid) => ["--pid", `${pid}`]), "--sessions", `${calls}`, "--seconds", `${seconds}`);
-  if (network) command.push("--bind-network", network);
+  if (network) command.push("--network", network);
+  if (options["no-real-time"]) command.push("--no-real-time");
   // Who is inside a namespace can only be called from inside.
   if (namespace) command.unshift("ip", "netns", "exec", namespace);
   if (namespace && process.getuid() !== 0) command.unshift("sudo", "-E");

@@ -38,11 +38,11 @@ beside() {
   pids+=($!)
 }
 
-# Starts "$@" on the peer's core alone, with real-time priority where that is allowed. $! is its pid: each word of the
-# prefix becomes the next one.
+# Starts "$@" on the peer's core alone, in the real-time class where that is allowed and PEER_REAL_TIME is not "no". $! is
+# its pid: each program of the prefix becomes the next one.
 launch() {
   local prefix=(taskset -c "$core")
-  if chrt -r 1 true 2>/dev/null; then prefix+=(chrt -r 1); fi
+  if [[ ${PEER_REAL_TIME:-} != no ]] && chrt -r 1 true 2>/dev/null; then prefix+=(chrt -r 1); fi
   beside "${prefix[@]}" "$@"
 }
 

@@ -1,14 +1,19 @@
 //! A peer to compare with: str0m as an echo server. One thread, one UDP socket for all sessions, WHIP in front:
 //! POST an offer to /whip (201, Location), DELETE there hangs up. Each RTP packet goes back as it came.
 //!
-//! Run loop of [`Server`]: wait for the socket, a command or the nearest timeout; then read all that the socket has,
-//! each datagram through its session at once.
+//! With `--turn` callers reach it through a TURN server, one allocation each, which is then the peer to compare with.
+//!
+//! Run loop of [`Server`]: wait for the socket, a relay, a command or the nearest timeout; then read all that the socket
+//! has, each datagram through its session at once.
+
+mod turn;
 
 use std::collections::{BTreeSet, HashMap};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
@@ -22,9 +27,13 @@ use str0m::rtp::{RtpPacket, RtpWrite};
 use str0m::{Candidate, Event, Input, Output, Rtc};
 use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, LocalSet, spawn_local};
+use turn::Relay;
 
 /// Datagrams read per wake-up before commands and timeouts have their turn.
 const BATCH: usize = 256;
+/// Datagrams of relays that wait for the server: 100 ms of 200 calls.
+const RELAYED: usize = 1000;
 /// Waits that are longer make no difference: there is nothing to do.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -34,6 +43,9 @@ struct Options {
     /// Where WHIP and media listen: TCP and UDP, ports of the system's choice with port 0.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// A TURN server that asks for no credentials, to be reached through.
+    #[arg(long)]
+    turn: Option<SocketAddr>,
 }
 
 enum Command {
@@ -55,7 +67,7 @@ async fn main() -> anyhow::Result<()> {
     {
         println!("http://{address}/whip");
     }
-    Server::new(socket)?.run(received).await
+    LocalSet::new().run_until(Server::new(socket, options.turn)?.run(received)).await
 }
 
 async fn open(State(server): State<mpsc::Sender<Command>>, offer: String) -> axum::response::Response {
@@ -86,10 +98,22 @@ struct Session {
     /// What is in [`Server::timeouts`].
     timeout: Instant,
     sources: Vec<SocketAddr>,
+    relay: Option<Rc<Relay>>,
+    /// Carries to the server what the relay receives.
+    carrier: Option<AbortHandle>,
+}
+
+/// What a relay received for a session.
+struct Relayed {
+    id: u64,
+    datagram: Vec<u8>,
 }
 
 struct Server {
     socket: UdpSocket,
+    turn: Option<SocketAddr>,
+    relayed: mpsc::Sender<Relayed>,
+    from_relays: mpsc::Receiver<Relayed>,
     local: SocketAddr,
     sessions: HashMap<u64, Session>,
     by_source: HashMap<SocketAddr, u64>,
@@ -98,10 +122,11 @@ struct Server {
 }
 
 impl Server {
-    fn new(socket: UdpSocket) -> anyhow::Result<Self> {
+    fn new(socket: UdpSocket, turn: Option<SocketAddr>) -> anyhow::Result<Self> {
         let local = socket.local_addr()?;
+        let (relayed, from_relays) = mpsc::channel(RELAYED);
         let (sessions, by_source, timeouts) = (HashMap::new(), HashMap::new(), BTreeSet::new());
-        Ok(Self { socket, local, sessions, by_source, timeouts, next: 1 })
+        Ok(Self { socket, turn, relayed, from_relays, local, sessions, by_source, timeouts, next: 1 })
     }
 
     async fn run(mut self, mut commands: mpsc::Receiver<Command>) -> anyhow::Result<()> {
@@ -116,29 +141,37 @@ impl Server {
                         self.handle_datagram(source, &buffer[..length]);
                     }
                 }
-                command = commands.recv() => self.handle_command(command.context("nobody left to serve")?),
+                Some(Relayed { id, datagram }) = self.from_relays.recv() => self.handle_relayed(id, &datagram),
+                command = commands.recv() => self.handle_command(command.context("nobody left to serve")?).await,
                 () = tokio::time::sleep_until(nearest.into()) => {}
             }
             self.handle_timeouts();
         }
     }
 
-    fn handle_command(&mut self, command: Command) {
+    async fn handle_command(&mut self, command: Command) {
         // Who asked may have gone: then there is nobody to tell.
         match command {
-            Command::Open { offer, reply } => drop(reply.send(self.open(&offer))),
+            Command::Open { offer, reply } => drop(reply.send(self.open(&offer).await)),
             Command::Close { id, reply } => drop(reply.send(self.close(id))),
         }
     }
 
-    fn open(&mut self, offer: &str) -> anyhow::Result<(u64, String)> {
+    async fn open(&mut self, offer: &str) -> anyhow::Result<(u64, String)> {
+        let relay = match self.turn {
+            Some(server) => Some(Rc::new(Relay::new(server, first_candidate(offer)?).await?)),
+            None => None,
+        };
         let now = Instant::now();
         let mut rtc = Rtc::builder().set_ice_lite(true).set_rtp_mode(true).build(now);
-        rtc.add_local_candidate(Candidate::host(self.local, "udp")?).context("a candidate")?;
+        // What is behind the relay is of no use to the caller: its address stands for ours.
+        let address = relay.as_ref().map_or(self.local, |relay| relay.relayed);
+        rtc.add_local_candidate(Candidate::host(address, "udp")?).context("a candidate")?;
         let answer = rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(offer)?)?;
         let id = self.next;
         self.next += 1;
-        self.sessions.insert(id, Session { rtc, mid: None, timeout: now, sources: Vec::new() });
+        let carrier = relay.clone().map(|relay| spawn_local(carry(id, relay, self.relayed.clone())).abort_handle());
+        self.sessions.insert(id, Session { rtc, mid: None, timeout: now, sources: Vec::new(), relay, carrier });
         self.timeouts.insert((now, id));
         self.drive(id, now);
         Ok((id, answer.to_sdp_string()))
@@ -147,6 +180,9 @@ impl Server {
     fn close(&mut self, id: u64) -> bool {
         let Some(session) = self.sessions.remove(&id) else { return false };
         self.timeouts.remove(&(session.timeout, id));
+        if let Some(carrier) = session.carrier {
+            carrier.abort();
+        }
         for source in session.sources {
             self.by_source.remove(&source);
         }
@@ -177,6 +213,18 @@ impl Server {
         }
     }
 
+    fn handle_relayed(&mut self, id: u64, datagram: &[u8]) {
+        let now = Instant::now();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let (Some(relay), Ok(contents)) = (&session.relay, datagram.try_into()) else { return };
+        let (source, destination) = (relay.peer, relay.relayed);
+        let input = Input::Receive(now, Receive { proto: Protocol::Udp, source, destination, contents });
+        match session.rtc.handle_input(input) {
+            Ok(()) => self.drive(id, now),
+            Err(_) => drop(self.close(id)),
+        }
+    }
+
     fn handle_timeouts(&mut self) {
         let now = Instant::now();
         while let Some(&(at, id)) = self.timeouts.first()
@@ -197,10 +245,11 @@ impl Server {
                     }
                 }
                 Ok(Output::Timeout(at)) => break Some(at),
-                Ok(Output::Transmit(transmit)) => {
+                Ok(Output::Transmit(transmit)) => match &session.relay {
+                    Some(relay) => relay.send(&transmit.contents),
                     // A full socket buffer is loss, like any other.
-                    drop(self.socket.try_send_to(&transmit.contents, transmit.destination));
-                }
+                    None => drop(self.socket.try_send_to(&transmit.contents, transmit.destination)),
+                },
                 Ok(Output::Event(Event::MediaAdded(media))) => session.mid = Some(media.mid),
                 Ok(Output::Event(Event::RtpPacket(packet))) => session.echo(now, packet),
                 Ok(Output::Event(_)) => {}
@@ -218,6 +267,23 @@ impl Server {
             _ => drop(self.close(id)),
         }
     }
+}
+
+/// Hands what a relay receives to the server.
+async fn carry(id: u64, relay: Rc<Relay>, server: mpsc::Sender<Relayed>) {
+    while let Ok(datagram) = relay.receive().await {
+        // Full: loss, as in a socket buffer.
+        drop(server.try_send(Relayed { id, datagram }));
+    }
+}
+
+/// The caller's address, as its offer has it: `a=candidate:FOUNDATION COMPONENT udp PRIORITY ADDRESS PORT typ host`.
+fn first_candidate(offer: &str) -> anyhow::Result<SocketAddrV4> {
+    let line =
+        offer.lines().find_map(|line| line.strip_prefix("a=candidate:")).context("an offer without candidates")?;
+    let mut words = line.split(' ').skip(4);
+    let (Some(ip), Some(port)) = (words.next(), words.next()) else { bail!("a short candidate") };
+    Ok(SocketAddrV4::new(ip.parse()?, port.parse()?))
 }
 
 impl Session {
