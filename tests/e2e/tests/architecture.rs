@@ -17,8 +17,8 @@ const MAY_IMPORT: [(&str, &[&str]); 11] = [
     ("sim", &[]),
     ("edge", &["rtc", "link", "net", "daemon"]),
     ("transceiver", &["voice", "realtime", "link", "net", "daemon"]),
-    ("loadgen", &["voice"]),
-    ("fronthaul", &["edge", "transceiver", "daemon", "net"]),
+    ("loadgen", &["net", "voice"]),
+    ("fronthaul", &["edge", "transceiver", "loadgen", "daemon", "net"]),
 ];
 
 /// Crates that may do no I/O and read no clock: what would let them is not in their source.
