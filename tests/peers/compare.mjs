@@ -74,8 +74,9 @@ async function main() {
       say(`installing what ${candidate} needs`);
       await finished(join(HERE, candidate), ["install"]);
     }
-    const result = await measure(plan);
-    write(output, result);
+    // What an interruption leaves is what was measured until then.
+    const result = await measure(plan, (sofar) => write(output, sofar));
+    if (!result.machine) throw new Error("nothing could be measured");
     process.stdout.write(`${table(result)}\n`);
     if (result.runs.some(({ failure }) => failure)) process.exitCode = 1;
   } finally {
@@ -92,9 +93,11 @@ async function build() {
   return join(process.env.CARGO_TARGET_DIR, "release");
 }
 
-async function measure({ candidates, sessions, repeats, seconds }) {
+/** All rounds; `keep` is told of each. */
+async function measure({ candidates, sessions, repeats, seconds }, keep) {
   const result = { date: new Date().toISOString().slice(0, 10), repeats, seconds, load: { before: loadavg()[0] }, peers: {}, runs: [] };
   const saturated = new Set();
+  if (result.load.before > 0.5) say(`the machine has other work: load average ${result.load.before.toFixed(2)}`);
   let left = candidates.length * sessions.length * repeats;
   for (const calls of sessions) {
     const due = candidates.filter((candidate) => !saturated.has(candidate));
@@ -104,31 +107,34 @@ async function measure({ candidates, sessions, repeats, seconds }) {
         say(`${calls} calls, round ${round} of ${repeats}: ${candidate} (${left--} runs left)`);
         result.runs.push({ candidate, sessions: calls, round, ...(await once(candidate, calls, seconds, result)) });
       }
+      result.load.after = loadavg()[0];
+      if (result.machine) keep(result);
     }
     for (const candidate of due) {
       const runs = result.runs.filter((run) => run.candidate === candidate && run.sessions === calls);
-      if (runs.every(({ failure, report }) => failure || SATURATED(report))) saturated.add(candidate);
+      if (runs.every(({ report }) => !report || SATURATED(report))) saturated.add(candidate);
     }
   }
-  result.load.after = loadavg()[0];
   return result;
 }
 
-/** One run of one candidate: { report } or { failure }. */
+/** One run of one candidate: { report }, { failure }, or { passed }: so many calls are not for it. */
 async function once(candidate, calls, seconds, result) {
   let peer;
   try {
     peer = await start(candidate);
+    if (peer.said.most < calls) return { passed: true };
     const { machine, ...report } = await bench(peer.said, calls, seconds);
-    const { core, name, version, forwards } = peer.said;
+    const { core, name, version, forwards, most } = peer.said;
     const { server_core: expected } = machine.placement;
     if (expected !== null && expected !== core) throw new Error(`runs on core ${core}, the controls on ${expected}`);
     result.machine ??= machine;
-    result.peers[candidate] = { name, version, forwards };
+    result.peers[candidate] = { name, version, forwards, most };
     return { report };
   } catch (error) {
-    say(`${candidate}: ${error.message}`);
-    return { failure: error.message.split("\n")[0] };
+    const failure = (error.stderr || error.message).trim().split("\n").at(-1);
+    say(`${candidate}: ${failure}`);
+    return { failure };
   } finally {
     await peer?.stop();
   }
@@ -136,7 +142,8 @@ async function once(candidate, calls, seconds, result) {
 
 /** Starts a candidate's script; `said` is what it says when it is ready. */
 async function start(candidate) {
-  const child = spawn(join(HERE, candidate), ["start"], { stdio: ["ignore", "pipe", "inherit"] });
+  // However this program ends, the script is told to.
+  const child = spawn("setpriv", ["--pdeathsig", "TERM", join(HERE, candidate), "start"], { stdio: ["ignore", "pipe", "inherit"] });
   const ended = new Promise((resolve) => child.once("close", resolve));
   const stop = async () => {
     child.kill("SIGTERM");
@@ -165,7 +172,7 @@ async function bench({ url, pids, namespace, network }, calls, seconds) {
   if (namespace && process.getuid() !== 0) command.unshift("sudo", "-E");
   const [program, ...rest] = command;
   // Set-up, three windows with the controls', and patience.
-  const { stdout } = await promisify(execFile)(program, rest, { timeout: (4 * seconds + 120) * 1000, maxBuffer: 1 << 26 });
+  const { stdout } = await promisify(execFile)(program, rest, { timeout: (4 * seconds + 300) * 1000, maxBuffer: 1 << 26 });
   return JSON.parse(stdout);
 }
 

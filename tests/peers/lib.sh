@@ -32,18 +32,29 @@ version_of() { dpkg-query -W -f '${Version}' "$1"; }
 
 pids=()
 
-# Starts "$@" beside the peer, where there is room: what is not on the way of the media. $! is its pid.
+# Starts what is not on the way of the media, where there is room. $! is its pid.
 beside() {
   setpriv --pdeathsig KILL "$@" >>"$folder/out" 2>>"$folder/log" &
   pids+=($!)
 }
 
-# Starts "$@" on the peer's core alone, in the real-time class where that is allowed and PEER_REAL_TIME is not "no". $! is
-# its pid: each program of the prefix becomes the next one.
-launch() {
-  local prefix=(taskset -c "$core")
+# Starts "$@" on cores $1, in the real-time class where that is allowed and PEER_REAL_TIME is not "no". $! is its pid: each
+# program of the prefix becomes the next one.
+on_cores() {
+  local prefix=(taskset -c "$1")
+  shift
   if [[ ${PEER_REAL_TIME:-} != no ]] && chrt -r 1 true 2>/dev/null; then prefix+=(chrt -r 1); fi
   beside "${prefix[@]}" "$@"
+}
+
+# Starts the peer: on its core alone.
+launch() { on_cores "$core" "$@"; }
+
+# Starts what is on the way of the media and is not the peer: on the other cores.
+apart() {
+  local others
+  others=$(seq 0 $(($(nproc --all) - 1)) | grep -vx "$core" | paste -s -d ,)
+  on_cores "${others:-$core}" "$@"
 }
 
 # Waits until "$@" succeeds, 20 s at most, as long as all that was started runs.

@@ -135,10 +135,13 @@ function against({ runs, peers }, sessions) {
 function absent({ runs, peers }) {
   const name = (candidate) => peers[candidate]?.name ?? candidate;
   const failures = runs.filter(({ failure }) => failure).map((run) => `${name(run.candidate)} with ${run.sessions} calls, round ${run.round}: ${run.failure}.`);
-  const loads = [...new Set(runs.map(({ sessions }) => sessions))];
+  const largest = Math.max(...runs.map(({ sessions }) => sessions));
   const left = Object.keys(peers).flatMap((candidate) => {
-    const most = Math.max(...runs.filter((run) => run.candidate === candidate).map(({ sessions }) => sessions));
-    return most < Math.max(...loads) ? [`${name(candidate)} has no more to give at ${most} calls and was not asked to carry more.`] : [];
+    const carried = runs.filter((run) => run.candidate === candidate && run.report).map(({ sessions }) => sessions);
+    if (Math.max(...carried) === largest) return [];
+    const { most } = peers[candidate];
+    if (most < largest) return [`${name(candidate)}: what it is measured with carries ${most} calls.`];
+    return [`${name(candidate)} has no more to give at ${Math.max(...carried)} calls and was not asked to carry more.`];
   });
   return failures.length + left.length ? [[...left, ...failures].join(" ")] : [];
 }
