@@ -35,6 +35,8 @@ pub struct Config {
     /// The address from which links are dialed; its port must be 0, as each worker has a socket of its own. Defaults to
     /// `127.0.0.1:0`.
     pub link_bind: SocketAddr,
+    /// Where the other edges of the PoP are heard; bound if there are any. Defaults to `127.0.0.1:3479`.
+    pub peer_bind: SocketAddr,
     /// The name of `models` taken when a client asks for none, or for an unknown one. Defaults to `parrot`.
     pub default_model: String,
     /// Calls that the edge answers itself (model `echo`) at once. ~15 KiB each. Defaults to 1000.
@@ -54,6 +56,8 @@ pub struct Config {
     pub models: BTreeMap<String, String>,
     /// Where calls may go. Defaults to transceiver 1 at `127.0.0.1:7443`.
     pub transceivers: Vec<TransceiverConfig>,
+    /// The other edges of the PoP. Defaults to none.
+    pub peers: Vec<PeerConfig>,
     /// What strangers may cost.
     pub limits: Limits,
     /// Log lines.
@@ -88,6 +92,16 @@ pub struct TransceiverConfig {
     pub address: SocketAddr,
 }
 
+/// Another edge of the PoP.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerConfig {
+    /// Its id.
+    pub id: u16,
+    /// Its `peer_bind`, as seen from here.
+    pub address: SocketAddr,
+}
+
 impl Default for Config {
     fn default() -> Self {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -100,6 +114,7 @@ impl Default for Config {
             http_bind: local(8080),
             admin_bind: local(9080),
             link_bind: local(0),
+            peer_bind: local(3479),
             default_model: "parrot".to_owned(),
             echo_seats: 1000,
             state_dir: PathBuf::new(),
@@ -109,6 +124,7 @@ impl Default for Config {
             drain_timeout_ms: 10_000,
             models: ["echo", "loopback", "parrot"].map(|name| (name.to_owned(), name.to_owned())).into(),
             transceivers: vec![TransceiverConfig { id: 1, address: local(7443) }],
+            peers: Vec::new(),
             limits: Limits::default(),
             log: daemon::log::Config::default(),
         }
@@ -160,6 +176,7 @@ impl daemon::config::Checked for Config {
         }
         self.check_models(problems);
         self.check_transceivers(problems);
+        self.check_peers(problems);
         if let Err(found) = self.candidates(self.media_bind.port()) {
             found.into_iter().for_each(|problem| problems.push(problem));
         }
@@ -282,6 +299,26 @@ impl Config {
             "models other than echo are served by transceivers",
             "name one in [[transceivers]], or leave only echo in [models]",
         );
+    }
+
+    fn check_peers(&self, problems: &mut Problems) {
+        let mut seen = BTreeSet::from([0, self.id]);
+        for peer in &self.peers {
+            problems.require(
+                seen.insert(peer.id),
+                "peers.id",
+                peer.id,
+                "ids are unique in a PoP, and this edge is none of its own peers",
+                "give each peer the id of its own config, and leave this edge out",
+            );
+            problems.require(
+                !peer.address.ip().is_unspecified() && peer.address.port() != 0,
+                "peers.address",
+                format_args!("\"{}\"", peer.address),
+                "nothing can be sent there",
+                "write the peer_bind of that edge, with an address that this one reaches",
+            );
+        }
     }
 
     fn check_transceivers(&self, problems: &mut Problems) {

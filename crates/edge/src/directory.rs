@@ -3,6 +3,8 @@
 //! Signaling inserts a session; the first worker that sees a valid check of it claims it by compare-and-swap; nobody else
 //! ever owns it. Workers come here only for what their own tables do not know, so running calls never touch it.
 //!
+//! [`Pop`] is what they share about the other edges of the PoP, touched only when a datagram is nobody's here.
+//!
 //! # Invariant
 //!
 //! A session has at most one owner, for ever: `owner` leaves [`UNCLAIMED`] once, towards a worker or towards [`GONE`].
@@ -14,7 +16,7 @@ use std::time::Instant;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use dashmap::DashMap;
-use link::ids::SessionId;
+use link::ids::{EdgeId, SessionId};
 use rtc::Path;
 use rtc::stun::IntegrityKey;
 use tokio::sync::Notify;
@@ -22,6 +24,7 @@ use tokio::sync::Notify;
 use crate::keys::PopKeys;
 use crate::seats::Seat;
 use crate::worker::CloseCause;
+use crate::worker::peers::{Forwarded, GateDiscard, ROUTE_LIFETIME};
 
 /// No worker has claimed the session.
 const UNCLAIMED: u32 = u32::MAX;
@@ -31,6 +34,13 @@ const GONE: u32 = u32::MAX - 1;
 /// Datagrams waiting for another worker. 1024 are 20 ms of 1000 calls that all reach the wrong worker; beyond that the
 /// oldest is dropped, as late media is worth less than fresh media.
 const HAND_OVER_QUEUE: usize = 1024;
+
+/// Datagrams from peers waiting for a worker: as many as hand-overs, beside them, so that neither displaces the other.
+const FORWARDED_QUEUE: usize = HAND_OVER_QUEUE;
+
+/// 4-tuples known to be a peer's. 16384 are more than one edge's calls can all move at once; beyond that, packets of the
+/// others are offered around, within the budget for it.
+const PEER_PATHS: usize = 16_384;
 
 /// What a session needs from signaling, until a worker claims it.
 #[derive(Debug)]
@@ -134,6 +144,7 @@ pub enum Command {
 /// What other threads left for one worker.
 pub struct Mailbox {
     hand_overs: ArrayQueue<HandOver>,
+    forwarded: ArrayQueue<Forwarded>,
     /// Bounded by what is put in: one Close per session, one PathTaken per proven 4-tuple.
     commands: SegQueue<Command>,
     overflowed: AtomicU64,
@@ -144,6 +155,7 @@ impl Mailbox {
     fn new() -> Self {
         Self {
             hand_overs: ArrayQueue::new(HAND_OVER_QUEUE),
+            forwarded: ArrayQueue::new(FORWARDED_QUEUE),
             commands: SegQueue::new(),
             overflowed: AtomicU64::new(0),
             notify: Notify::new(),
@@ -158,6 +170,14 @@ impl Mailbox {
         self.notify.notify_one();
     }
 
+    /// Leaves what a peer sent, displacing the oldest when there is too much.
+    pub fn forward(&self, forwarded: Forwarded) {
+        if self.forwarded.force_push(forwarded).is_some() {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+        }
+        self.notify.notify_one();
+    }
+
     /// Leaves a command.
     pub fn command(&self, command: Command) {
         self.commands.push(command);
@@ -167,6 +187,11 @@ impl Mailbox {
     /// The oldest datagram.
     pub fn take_hand_over(&self) -> Option<HandOver> {
         self.hand_overs.pop()
+    }
+
+    /// The oldest datagram of a peer's.
+    pub fn take_forwarded(&self) -> Option<Forwarded> {
+        self.forwarded.pop()
     }
 
     /// The oldest command.
@@ -191,6 +216,8 @@ pub struct Directory {
     sessions: DashMap<SessionId, Arc<Entry>>,
     paths: DashMap<Path, u32>,
     mailboxes: Vec<Mailbox>,
+    /// The other edges.
+    pub pop: Pop,
     /// Unclaimed sessions by the time at which they are given up. Sessions share one timeout, so the order of insertion
     /// is the order of expiry; claimed ones stay until then, 24 bytes each.
     expiries: Mutex<VecDeque<(Instant, SessionId)>>,
@@ -202,7 +229,14 @@ impl Directory {
     /// Tables for this many workers.
     #[must_use]
     pub fn new(workers: usize) -> Arc<Self> {
+        Self::in_pop(workers, Pop::new(&[], 0))
+    }
+
+    /// Tables for this many workers of an edge that has peers.
+    #[must_use]
+    pub fn in_pop(workers: usize, pop: Pop) -> Arc<Self> {
         Arc::new(Self {
+            pop,
             sessions: DashMap::new(),
             paths: DashMap::new(),
             mailboxes: (0..workers).map(|_| Mailbox::new()).collect(),
@@ -343,6 +377,12 @@ impl Directory {
         self.mailboxes.get(usize::try_from(worker).ok()?)
     }
 
+    /// How many workers there are, at least 1.
+    #[must_use]
+    pub fn workers(&self) -> u32 {
+        u32::try_from(self.mailboxes.len()).unwrap_or(u32::MAX).max(1)
+    }
+
     /// Handed-over datagrams displaced since the start, over all mailboxes.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
@@ -363,5 +403,98 @@ impl Directory {
         self.pending.fetch_sub(1, Ordering::Relaxed);
         self.sessions.remove(&session);
         true
+    }
+}
+
+/// What is shared about the other edges of the PoP, and about clients whose 4-tuple nobody knows.
+pub struct Pop {
+    /// The other edges, static.
+    pub peers: Vec<EdgeId>,
+    /// Number of the next datagram to any peer.
+    pub(crate) seq: AtomicU64,
+    /// 4-tuples whose session a peer has, by its own word, and until when that holds.
+    routes: DashMap<Path, (EdgeId, Instant)>,
+    /// The worker whose session speaks with this SSRC. First come: whoever chooses somebody else's gains nothing.
+    ssrcs: DashMap<u32, u32>,
+    discards: [AtomicU64; GateDiscard::ALL.len()],
+}
+
+impl Pop {
+    /// `first_seq` must be higher than any number that this edge used before a restart: the microseconds of the Unix
+    /// clock are, as long as it sends less than a million datagrams per second.
+    #[must_use]
+    pub fn new(peers: &[EdgeId], first_seq: u64) -> Self {
+        Self {
+            peers: peers.to_vec(),
+            seq: AtomicU64::new(first_seq),
+            routes: DashMap::new(),
+            ssrcs: DashMap::new(),
+            discards: Default::default(),
+        }
+    }
+
+    /// The peer that has the session of this 4-tuple.
+    #[must_use]
+    pub fn peer_of(&self, path: &Path, now: Instant) -> Option<EdgeId> {
+        if self.peers.is_empty() {
+            return None;
+        }
+        self.routes.get(path).filter(|route| now < route.1).map(|route| route.0)
+    }
+
+    /// A peer said that a 4-tuple is its own, or sent something to it.
+    pub fn learn(&self, path: Path, peer: EdgeId, now: Instant) {
+        if let Some(mut route) = self.routes.get_mut(&path) {
+            *route = (peer, now + ROUTE_LIFETIME);
+            return;
+        }
+        if self.routes.len() < PEER_PATHS {
+            self.routes.insert(path, (peer, now + ROUTE_LIFETIME));
+        }
+    }
+
+    /// Forgets what no peer has confirmed for long. Called now and then.
+    pub fn expire(&self, now: Instant) {
+        self.routes.retain(|_, (_, until)| now < *until);
+    }
+
+    /// 4-tuples known to be a peer's.
+    #[must_use]
+    pub fn routes(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// The worker whose session speaks with this SSRC.
+    #[must_use]
+    pub fn worker_of(&self, ssrc: u32) -> Option<u32> {
+        self.ssrcs.get(&ssrc).map(|worker| *worker)
+    }
+
+    /// A session of `worker` speaks with this SSRC. `false`: somebody else's does.
+    pub(crate) fn add_ssrc(&self, ssrc: u32, worker: u32) -> bool {
+        match self.ssrcs.entry(ssrc) {
+            dashmap::Entry::Occupied(_) => false,
+            dashmap::Entry::Vacant(vacant) => {
+                vacant.insert(worker);
+                true
+            }
+        }
+    }
+
+    /// Forgets an SSRC. For those alone who added it.
+    pub(crate) fn remove_ssrc(&self, ssrc: u32) {
+        self.ssrcs.remove(&ssrc);
+    }
+
+    /// Counts what the gate refused.
+    pub fn count(&self, discard: GateDiscard) {
+        if let Some(at) = GateDiscard::ALL.iter().position(|d| *d == discard) {
+            self.discards[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How much the gate refused, for each reason.
+    pub fn discards(&self) -> impl Iterator<Item = (GateDiscard, u64)> {
+        GateDiscard::ALL.into_iter().zip(self.discards.iter().map(|count| count.load(Ordering::Relaxed)))
     }
 }

@@ -125,7 +125,7 @@ impl Watch {
     pub(crate) fn start(source: KeySource, now: u32) -> Result<(Self, PopKeys, Found), IdentityError> {
         // Before the content: a file that changes in between is read again.
         let file = source.file();
-        let seen = file.as_ref().and_then(stamp);
+        let seen = file.as_ref().and_then(|file| stamp(file));
         let (set, found) = source.load(now)?;
         let keys = PopKeys::new(&set, now)
             .map_err(|reason| IdentityError::Invalid { path: file.clone().unwrap_or_default(), reason })?;
@@ -138,7 +138,7 @@ impl Watch {
     /// # Errors
     /// Told once per version of the file: what is wrong with it. The set that counts stays.
     pub(crate) fn poll(&mut self, now: u32) -> Result<Option<PopKeys>, IdentityError> {
-        let seen = self.file.as_ref().and_then(stamp);
+        let seen = self.file.as_ref().and_then(|file| stamp(file));
         // A file that is gone for a moment, as with editors, is no news.
         if seen.is_some() && seen != self.seen {
             self.seen = seen;
@@ -152,8 +152,7 @@ impl Watch {
     }
 }
 
-#[expect(clippy::ptr_arg, reason = "passed to and_then as it is")]
-fn stamp(file: &PathBuf) -> Option<Stamp> {
+fn stamp(file: &std::path::Path) -> Option<Stamp> {
     use std::os::unix::fs::MetadataExt as _;
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.ino(), metadata.len()))

@@ -23,5 +23,5 @@ mod shell;
 pub mod signaling;
 pub mod worker;
 
-pub use config::{Config, TransceiverConfig};
+pub use config::{Config, PeerConfig, TransceiverConfig};
 pub use shell::{Edge, run};

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use daemon::{Condition, Lifecycle, Metrics, Phase};
@@ -25,6 +25,9 @@ const TICK: Duration = Duration::from_millis(250);
 /// Between two looks at the file of the keys: a rotated key signs 60 s later by default.
 const KEYS_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Between two looks at the clients of peers. They are forgotten after 30 s.
+const PEERS_INTERVAL: Duration = Duration::from_secs(1);
+
 /// After the last call: time for its close to leave, for Release to be told, for the last datagrams.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -36,6 +39,7 @@ pub(super) struct Start {
     pub(super) node: NodeIdentity,
     pub(super) shared: Arc<Shared>,
     pub(super) keys: Watch,
+    pub(super) peer_sends_dropped: Arc<AtomicU64>,
     pub(super) board: Arc<Board>,
     pub(super) lifecycle: Lifecycle,
     pub(super) metrics: Metrics,
@@ -53,7 +57,7 @@ pub(super) fn run(start: Start) {
 }
 
 async fn serve(start: Start) -> std::io::Result<()> {
-    let Start { config, http, admin, node, shared, keys, board, lifecycle, metrics } = start;
+    let Start { config, http, admin, node, shared, keys, peer_sends_dropped, board, lifecycle, metrics } = start;
     let endpoint = Endpoint::client_on(&node, config.link_bind).map_err(std::io::Error::other)?;
     let mut tasks = tokio::task::JoinSet::new();
     for transceiver in &config.transceivers {
@@ -75,6 +79,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
     let needs_link = config.models.values().any(|model| model != ECHO);
     let condition = needs_link.then(|| lifecycle.condition("a transceiver with seats, linked to every worker"));
     tasks.spawn(tick(Arc::clone(&shared), Arc::clone(&board), condition));
+    tasks.spawn(tend_peers(Arc::clone(&shared), peer_sends_dropped));
     tasks.spawn(watch_keys(keys, Arc::clone(&shared)));
     lifecycle.advance(Phase::Ready);
 
@@ -124,6 +129,15 @@ async fn watch_keys(mut watch: Watch, shared: Arc<Shared>) -> std::io::Result<()
                 tracing::warn!(%error, "the keys of the PoP have changed, but not to the better; the former ones stay")
             }
         }
+    }
+}
+
+/// Forgets clients of peers that no peer speaks of any more, and publishes what the peers' sockets dropped.
+async fn tend_peers(shared: Arc<Shared>, sends_dropped: Arc<AtomicU64>) -> std::io::Result<()> {
+    loop {
+        shared.directory.pop.expire(Instant::now());
+        super::report::publish_peers(&shared.directory.pop, sends_dropped.load(Ordering::Relaxed));
+        sleep(PEERS_INTERVAL).await;
     }
 }
 

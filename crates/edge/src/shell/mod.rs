@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! worker-0..n   one pinned thread each: current-thread runtime, socket, link endpoint, core
+//! peers         one thread, where there are any: what other edges of the PoP send
 //! control       one thread: HTTP signaling, admin, leases, metrics, the stop
 //! ```
 
@@ -9,12 +10,13 @@ mod control;
 mod http;
 mod lease;
 mod links;
+mod peers;
 mod report;
 mod worker;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -22,11 +24,12 @@ use daemon::bind::Transport;
 use daemon::config::Checked;
 use daemon::{ConfigError, Lifecycle, Metrics, Phase, Problem, Problems, StartError};
 use link::identity::{NodeIdentity, Role};
+use link::ids::EdgeId;
 use net::BoundSocket;
 use rtc::Candidate;
 
 use crate::config::Config;
-use crate::directory::Directory;
+use crate::directory::{Directory, Pop};
 use crate::keys::{Found, Keyring, Watch};
 use crate::seats::Seats;
 use crate::signaling::{Counts, Shared};
@@ -38,6 +41,7 @@ pub struct Edge {
     http: SocketAddr,
     admin: SocketAddr,
     media: SocketAddr,
+    peer: Option<SocketAddr>,
     lifecycle: Lifecycle,
     threads: Vec<JoinHandle<()>>,
 }
@@ -92,7 +96,13 @@ impl Edge {
             );
         }
 
-        let directory = Directory::new(workers);
+        let peer_socket = (!config.peers.is_empty())
+            .then(|| BoundSocket::bind(config.peer_bind, net::Reuse::Exclusive))
+            .transpose()
+            .map_err(|error| daemon::bind::refused("peer_bind", config.peer_bind, Transport::Udp, &error))?;
+        let peer_ids: Vec<EdgeId> = config.peers.iter().map(|peer| EdgeId(peer.id)).collect();
+        let directory = Directory::in_pop(workers, Pop::new(&peer_ids, net::clock::unix_micros()));
+        let sends_dropped = Arc::new(AtomicU64::new(0));
         let seats = Seats::new(config.echo_seats);
         let shared = Arc::new(Shared {
             edge: config.edge(),
@@ -111,6 +121,11 @@ impl Edge {
         let cores = net::pin::cores();
         let mut threads = Vec::with_capacity(workers + 1);
         for (index, socket) in sockets.into_iter().enumerate() {
+            let peers =
+                peer_socket.as_ref().map(|_| peers::Sender::bind(config.peer_bind, &config.peers, &sends_dropped));
+            let peers = peers
+                .transpose()
+                .map_err(|error| daemon::bind::refused("peer_bind", config.peer_bind, Transport::Udp, &error))?;
             let start = worker::Start {
                 config: WorkerConfig {
                     index: u32::try_from(index).unwrap_or(u32::MAX),
@@ -124,6 +139,7 @@ impl Edge {
                 transceivers: config.transceivers.clone(),
                 node: node.clone(),
                 directory: Arc::clone(&directory),
+                peers,
                 keys: keys.clone(),
                 seed: rand::random(),
                 board: Arc::clone(&board),
@@ -132,6 +148,12 @@ impl Edge {
             };
             threads.push(spawn(format!("worker-{index}"), &lifecycle, move || worker::run(start))?);
         }
+        let peer_addr = peer_socket.as_ref().map(BoundSocket::local_addr);
+        if let Some(socket) = peer_socket {
+            let (shared, lifecycle, metrics) = (Arc::clone(&shared), lifecycle.clone(), metrics.clone());
+            let start = peers::Start { socket, shared, lifecycle: lifecycle.clone(), metrics };
+            threads.push(spawn("peers".to_owned(), &lifecycle, move || peers::run(start))?);
+        }
         let start = control::Start {
             config,
             http: http.listener,
@@ -139,12 +161,13 @@ impl Edge {
             node,
             shared,
             keys: watch,
+            peer_sends_dropped: sends_dropped,
             board,
             lifecycle: lifecycle.clone(),
             metrics,
         };
         threads.push(spawn("control".to_owned(), &lifecycle, move || control::run(start))?);
-        Ok(Self { http: http.address, admin: admin.address, media, lifecycle, threads })
+        Ok(Self { http: http.address, admin: admin.address, media, peer: peer_addr, lifecycle, threads })
     }
 
     /// Where signaling listens.
@@ -163,6 +186,12 @@ impl Edge {
     #[must_use]
     pub fn media_addr(&self) -> SocketAddr {
         self.media
+    }
+
+    /// Where peers are heard, if there are any.
+    #[must_use]
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.peer
     }
 
     /// Its phases.

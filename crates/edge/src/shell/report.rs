@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use metrics::{counter, gauge};
 
+use crate::directory::Pop;
 use crate::signaling::Shared;
 use crate::worker::{CloseCause, Discard, Gauges, Stats};
 
@@ -96,6 +97,13 @@ impl Board {
         counter!("fronthaul_edge_messages_refused_total").absolute(stats.messages_refused);
         counter!("fronthaul_edge_link_strays_total").absolute(stats.link_strays);
         counter!("fronthaul_edge_opens_failed_total").absolute(stats.opens_failed);
+        counter!("fronthaul_edge_paths_healed_total").absolute(stats.paths_healed);
+        for (kind, count) in
+            [("up", stats.peer_up), ("offer", stats.peer_offers), ("down", stats.peer_down), ("mine", stats.peer_mine)]
+        {
+            counter!("fronthaul_edge_peer_forwards_total", "kind" => kind).absolute(count);
+        }
+        counter!("fronthaul_edge_peer_discards_total", "reason" => "oversize").absolute(stats.peer_oversize);
         counter!("fronthaul_edge_sends_dropped_total").absolute(sums.sends_dropped);
         counter!("fronthaul_edge_worker_allocations_total").absolute(sums.allocations);
     }
@@ -103,6 +111,15 @@ impl Board {
     fn snapshots(&self) -> impl Iterator<Item = Snapshot> {
         self.workers.iter().map(|worker| *worker.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+/// What the peers' thread knows.
+pub(super) fn publish_peers(pop: &Pop, sends_dropped: u64) {
+    gauge!("fronthaul_edge_peer_paths").set(float(pop.routes() as u64));
+    for (discard, count) in pop.discards() {
+        counter!("fronthaul_edge_peer_discards_total", "reason" => discard.label()).absolute(count);
+    }
+    counter!("fronthaul_edge_peer_discards_total", "reason" => "not_sent").absolute(sends_dropped);
 }
 
 #[derive(Default)]

@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::{LocalSet, yield_now};
 
 use super::links::{self, Connected};
+use super::peers;
 use super::report::{Board, Snapshot};
 use crate::config::TransceiverConfig;
 use crate::directory::{Directory, HandOver};
@@ -45,6 +46,7 @@ pub(super) struct Start {
     pub(super) transceivers: Vec<TransceiverConfig>,
     pub(super) node: NodeIdentity,
     pub(super) directory: Arc<Directory>,
+    pub(super) peers: Option<peers::Sender>,
     pub(super) keys: PopKeys,
     pub(super) seed: [u8; 32],
     pub(super) board: Arc<Board>,
@@ -83,6 +85,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
         timer: DeadlineTimer::new()?,
         directory: start.directory,
         fed: Fed::default(),
+        peers: start.peers,
         streams: Streams::default(),
     });
     let mut tasks = tokio::task::JoinSet::new();
@@ -120,6 +123,7 @@ pub(super) struct Shell {
     timer: DeadlineTimer,
     directory: Arc<Directory>,
     fed: Fed,
+    peers: Option<peers::Sender>,
     pub(super) streams: Streams,
 }
 
@@ -198,6 +202,11 @@ impl Shell {
             Output::HandOver { worker, path, datagram } => {
                 if let Some(mailbox) = self.directory.mailbox(worker) {
                     mailbox.hand_over(HandOver { path, datagram });
+                }
+            }
+            Output::Forward { peer, bytes } => {
+                if let Some(peers) = &self.peers {
+                    peers.send(peer, &bytes);
                 }
             }
             Output::Datagram { transceiver, batch } => {
@@ -292,6 +301,12 @@ async fn serve_mailbox(shell: Rc<Shell>) -> std::io::Result<()> {
                     && let Some(HandOver { path, mut datagram }) = mailbox.take_hand_over()
                 {
                     core.handle_hand_over(now, unix_seconds, path, &mut datagram);
+                    taken += 1;
+                }
+                while taken < HAND_OVERS_PER_TURN
+                    && let Some(forwarded) = mailbox.take_forwarded()
+                {
+                    core.handle_peer(now, unix_seconds, forwarded);
                     taken += 1;
                 }
                 full = taken == HAND_OVERS_PER_TURN;

@@ -45,6 +45,10 @@ pub(crate) struct Client {
     pub(crate) paths: Vec<Path>,
     /// The entry among the worker's deadlines that counts.
     pub(crate) armed: Option<Instant>,
+    /// The SSRC under which the worker finds it.
+    pub(crate) ssrc: Option<u32>,
+    /// When a packet from an unknown 4-tuple may be tried next.
+    pub(crate) stranger_at: Option<Instant>,
     events: Option<ChannelId>,
     /// DTLS is done.
     pub(crate) connected: bool,
@@ -53,7 +57,19 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(id: SessionId, rtc: rtc::Session, call: CallInfo, side: Side) -> Self {
-        Self { id, rtc, call, side, paths: Vec::new(), armed: None, events: None, connected: false, ending: None }
+        Self {
+            id,
+            rtc,
+            call,
+            side,
+            paths: Vec::new(),
+            armed: None,
+            ssrc: None,
+            stranger_at: None,
+            events: None,
+            connected: false,
+            ending: None,
+        }
     }
 
     pub(crate) fn remote(&mut self) -> Option<&mut Remote> {

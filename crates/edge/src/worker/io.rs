@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use link::datagram::{BatchWriter, MediaUp, PlayoutReport};
-use link::ids::{Epoch, SessionId, TransceiverId};
+use link::ids::{EdgeId, Epoch, SessionId, TransceiverId};
 use link::proto::{EdgeMessage, OpenRequest, ReleaseRequest};
 use rtc::Path;
 
+use super::peers::{self, Port};
 use super::stats::Stats;
 
 /// Buffers kept for reuse: the answers to one receive batch, the frames of one turn, and some.
@@ -52,6 +53,13 @@ pub enum Output {
         /// One batch.
         batch: Bytes,
     },
+    /// Send to another edge of the PoP.
+    Forward {
+        /// Which.
+        peer: EdgeId,
+        /// Sealed.
+        bytes: Vec<u8>,
+    },
     /// Call Release, which also ends the session stream.
     Release {
         /// Where.
@@ -75,6 +83,8 @@ pub(crate) struct Io {
     outputs: VecDeque<Output>,
     uplinks: Vec<Uplink>,
     pub(crate) stats: Stats,
+    /// The way to the other edges, if there are any.
+    pub(super) port: Option<Box<Port>>,
 }
 
 impl Io {
@@ -86,6 +96,7 @@ impl Io {
             outputs: VecDeque::new(),
             uplinks: Vec::new(),
             stats: Stats::default(),
+            port: None,
         }
     }
 
@@ -95,6 +106,11 @@ impl Io {
     }
 
     pub(crate) fn transmit(&mut self, path: Path, datagram: Vec<u8>) {
+        if peers::leads_via(&path) {
+            self.transmit_via(&path, &datagram);
+            self.recycle(datagram);
+            return;
+        }
         self.transmits.push_back((path, datagram));
     }
 
@@ -151,6 +167,9 @@ impl Io {
     /// Lets the pending batches go.
     pub(crate) fn end_of_batch(&mut self, now: Instant) {
         let clock = self.clock32(now);
+        if let Some(port) = &mut self.port {
+            port.now = now;
+        }
         let Self { uplinks, outputs, .. } = self;
         for Uplink { transceiver, frames, reports } in uplinks {
             for writer in [frames, reports] {

@@ -2,7 +2,7 @@
 //!
 //! # Run loop
 //!
-//! A driver feeds [`Worker::handle_datagram`], [`Worker::handle_hand_over`], [`Worker::handle_link`],
+//! A driver feeds [`Worker::handle_datagram`], [`Worker::handle_hand_over`], [`Worker::handle_peer`], [`Worker::handle_link`],
 //! [`Worker::handle_command`] and, at [`Worker::poll_timeout`], [`Worker::handle_timeout`]. After each batch of inputs it
 //! drains [`Worker::poll_transmit`] and [`Worker::poll_output`] until both are empty; the latter ends the batch
 //! ([`Worker::end_of_batch`]), so that all frames of one receive batch leave in as few link datagrams as they fit.
@@ -24,6 +24,7 @@ mod deadlines;
 mod events;
 mod held;
 mod io;
+pub mod peers;
 pub mod playout;
 mod remote;
 mod routing;
@@ -35,12 +36,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use link::ids::{EdgeId, SessionId, Slot, TransceiverId};
+use link::route::forward::Kind;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rtc::{Event, Path};
 
 pub use bridge::LinkInput;
 pub use io::Output;
+pub(crate) use routing::ssrc_of;
 pub use stats::{CloseCause, Discard, Gauges, Stats};
 
 use self::budget::{Budget, Limits};
@@ -49,6 +52,7 @@ use self::clients::{Clients, Key};
 use self::deadlines::Deadlines;
 pub(crate) use self::held::payload_bytes;
 use self::io::Io;
+use self::peers::Port;
 use self::setup::Setup;
 use crate::directory::{Command, Directory};
 use crate::keys::PopKeys;
@@ -84,6 +88,8 @@ pub struct Worker {
     /// Routes DTLS and SRTP only: STUN says itself whose it is.
     paths: HashMap<Path, Key>,
     slots: HashMap<(TransceiverId, Slot), Key>,
+    /// Whose audio has which SSRC: asked for packets from unknown 4-tuples alone.
+    ssrcs: HashMap<u32, Key>,
     deadlines: Deadlines,
     budget: Budget,
     setup: Setup,
@@ -99,6 +105,11 @@ impl Worker {
     pub fn new(now: Instant, config: WorkerConfig, directory: Arc<Directory>, keys: PopKeys, seed: [u8; 32]) -> Self {
         let mut rng = StdRng::from_seed(seed);
         let budget = Budget::new(now, config.limits, rng.next_u64());
+        let mut io = Io::new(now);
+        if !directory.pop.peers.is_empty() {
+            let port = Port::new(now, config.edge, Arc::clone(&directory), keys.route().clone(), rng.next_u64());
+            io.port = Some(Box::new(port));
+        }
         Self {
             config,
             directory,
@@ -109,12 +120,13 @@ impl Worker {
             by_id: HashMap::new(),
             paths: HashMap::new(),
             slots: HashMap::new(),
+            ssrcs: HashMap::new(),
             deadlines: Deadlines::default(),
             budget,
             setup: Setup::default(),
             frames_left: FRAMES_PER_TURN,
             past_playout: playout::Stats::default(),
-            io: Io::new(now),
+            io,
         }
     }
 
@@ -132,7 +144,12 @@ impl Worker {
                     self.finish(now, key, cause);
                 }
             }
-            Command::Keys(keys) => self.keys = keys,
+            Command::Keys(keys) => {
+                if let Some(port) = &mut self.io.port {
+                    port.keys = keys.route().clone();
+                }
+                self.keys = keys;
+            }
             Command::PathTaken(path) => {
                 if let Some(key) = self.paths.remove(&path)
                     && let Some(client) = self.clients.get_mut(key)
@@ -218,7 +235,7 @@ impl Worker {
 
     /// Drains a session after an input and arms its next deadline.
     fn service(&mut self, now: Instant, key: Key) {
-        let Self { clients, paths, directory, io, config, frames_left, .. } = self;
+        let Self { clients, paths, ssrcs, directory, io, config, frames_left, .. } = self;
         let Some(client) = clients.get_mut(key) else { return };
         let mut closed = None;
         while let Some(event) = client.rtc.poll_event() {
@@ -231,6 +248,9 @@ impl Worker {
                     if !client.paths.contains(&path) {
                         client.paths.push(path);
                     }
+                    if let Some((peer, path)) = peers::peer_of(&path) {
+                        io.forward(Kind::Mine, peer, &path, &[]);
+                    }
                 }
                 Event::PathRemoved(path) => {
                     client.paths.retain(|p| *p != path);
@@ -238,6 +258,16 @@ impl Worker {
                     if paths.get(&path) == Some(&key) {
                         paths.remove(&path);
                         directory.remove_path(&path, config.index);
+                    }
+                }
+                Event::SsrcHeard(ssrc) => {
+                    if let Some(former) = client.ssrc.take() {
+                        ssrcs.remove(&former);
+                        directory.pop.remove_ssrc(former);
+                    }
+                    if directory.pop.add_ssrc(ssrc, config.index) {
+                        ssrcs.insert(ssrc, key);
+                        client.ssrc = Some(ssrc);
                     }
                 }
                 Event::Closed(reason) => closed = Some(CloseCause::Client(reason)),
@@ -281,6 +311,10 @@ impl Worker {
                 self.paths.remove(path);
                 self.directory.remove_path(path, self.config.index);
             }
+        }
+        if let Some(ssrc) = client.ssrc {
+            self.ssrcs.remove(&ssrc);
+            self.directory.pop.remove_ssrc(ssrc);
         }
         self.by_id.remove(&client.id);
         self.directory.remove(client.id);

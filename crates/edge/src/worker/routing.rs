@@ -2,17 +2,22 @@
 //!
 //! ```text
 //! STUN              by the route token in USERNAME, also on a known 4-tuple (page reloads reuse ports)
-//!                     mine -> session; another worker's -> hand over; nobody's -> verify, claim
-//! DTLS, (S)RT(C)P   by the 4-tuple: this worker's table, then the directory's
+//!                     mine -> session; nobody's -> verify, claim;
+//!                     another worker's -> verify, hand over; another edge's -> verify, forward
+//! DTLS, (S)RT(C)P   by the 4-tuple: this worker's table, then the directory's, then what peers said is theirs
+//! (S)RT(C)P         from an unknown one: by its SSRC, one try to open it, here or at the worker that has the session
+//! both              from an unknown one otherwise: offered to the peers
 //! anything else     dropped, counted
 //! ```
 //!
+//! The last two steps are for clients whose address changed on the way, and are budgeted ([`super::peers`]).
+//!
 //! Nothing is built or kept for a datagram before its token is authentic and its integrity is checked.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use link::ids::SessionId;
-use rtc::stun::Check;
+use link::ids::{EdgeId, SessionId};
+use rtc::stun::{Check, IntegrityKey};
 use rtc::{Class, Input, Path, classify};
 
 use super::Worker;
@@ -27,39 +32,53 @@ use crate::seats::LOCAL;
 /// Where a datagram belongs.
 enum Destination {
     Mine(Key),
+    /// Perhaps: its SSRC says so.
+    Stranger(Key),
     Worker(u32),
     /// Wherever it says when the turn comes that has a set-up step for it.
     Later,
+    Peer(EdgeId),
+    /// Any of them.
+    Peers,
 }
 
-/// Whether the datagram may be handed over: once, so that two workers can never play ball with it.
+/// Where the datagram comes from, and so whether it may go on: to another worker once, to another edge once, so that nobody can ever play ball with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hop {
-    FromNetwork,
-    FromWorker,
+    Network,
+    Worker,
+    Peer,
 }
+
+/// Between two tries to open packets from unknown 4-tuples for one session: somebody who only knows its SSRC costs it 100
+/// opens per second, and a client whose address changed is heard with one of its next packets.
+const STRANGER_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Worker {
     /// Takes a datagram from the network. `unix_seconds` dates the route token; the datagram is opened in place.
     pub fn handle_datagram(&mut self, now: Instant, unix_seconds: u32, path: Path, datagram: &mut [u8]) {
-        self.route(now, unix_seconds, path, datagram, Hop::FromNetwork);
+        self.route(now, unix_seconds, path, datagram, Hop::Network);
     }
 
     /// Takes a datagram that another worker left in this one's mailbox.
     pub fn handle_hand_over(&mut self, now: Instant, unix_seconds: u32, path: Path, datagram: &mut [u8]) {
-        self.route(now, unix_seconds, path, datagram, Hop::FromWorker);
+        self.io.set_clock(now, unix_seconds);
+        self.route(now, unix_seconds, path, datagram, Hop::Worker);
     }
 
     pub(super) fn route(&mut self, now: Instant, unix_seconds: u32, path: Path, datagram: &mut [u8], hop: Hop) {
         self.now = now;
         let class = classify(datagram);
         let destination = match class {
-            Class::Stun if hop == Hop::FromNetwork && !self.setup.is_served() && !self.admits(now, &path) => {
+            Class::Stun if hop == Hop::Network && !self.setup.is_served() && !self.admits(now, &path) => {
                 Err(Discard::OverBudget)
             }
-            Class::Stun => self.route_check(now, unix_seconds, datagram),
+            Class::Stun => self.route_check(now, unix_seconds, datagram, hop),
             Class::Unknown => Err(Discard::Rtc(rtc::Discard::UnknownProtocol)),
-            Class::Dtls | Class::Rtp | Class::Rtcp => self.route_path(now, &path),
+            Class::Dtls | Class::Rtp | Class::Rtcp => match self.paths.get(&path) {
+                Some(key) => Ok(Destination::Mine(*key)),
+                None => self.route_unknown(now, &path, datagram),
+            },
         };
         match destination {
             Ok(Destination::Later) => self.wait_for_step(now, unix_seconds, path, datagram, hop),
@@ -67,11 +86,19 @@ impl Worker {
                 self.wait_for_step(now, unix_seconds, path, datagram, hop);
             }
             Ok(Destination::Mine(key)) => self.deliver(now, key, path, datagram),
-            Ok(Destination::Worker(worker)) if hop == Hop::FromNetwork && worker != self.config.index => {
+            Ok(Destination::Stranger(key)) => self.try_stranger(now, key, path, datagram),
+            Ok(Destination::Worker(worker)) if hop != Hop::Worker && worker != self.config.index => {
                 self.io.stats.handed_over += 1;
                 self.io.output(Output::HandOver { worker, path, datagram: datagram.to_vec() });
             }
             Ok(Destination::Worker(_)) => self.io.stats.discard(Discard::Misrouted),
+            Ok(Destination::Peer(peer)) if hop == Hop::Network => {
+                self.forward_up(now, unix_seconds, peer, &path, datagram);
+            }
+            Ok(Destination::Peers) if hop == Hop::Network => self.offer(now, unix_seconds, &path, datagram),
+            Ok(Destination::Peer(_) | Destination::Peers) => {
+                self.io.stats.discard(Discard::Rtc(rtc::Discard::UncheckedPath));
+            }
             Err(discard) => self.io.stats.discard(discard),
         }
     }
@@ -86,25 +113,63 @@ impl Worker {
         self.clients.get(key).is_none_or(|client| client.connected) || self.setup.step()
     }
 
-    fn route_path(&mut self, now: Instant, path: &Path) -> Result<Destination, Discard> {
-        if let Some(key) = self.paths.get(path) {
-            return Ok(Destination::Mine(*key));
-        }
+    /// DTLS and (S)RT(C)P from a 4-tuple that no session of this worker proved.
+    fn route_unknown(&mut self, now: Instant, path: &Path, datagram: &[u8]) -> Result<Destination, Discard> {
         if let Some(worker) = self.directory.worker_of(path) {
             return Ok(Destination::Worker(worker));
+        }
+        if let Some(peer) = self.directory.pop.peer_of(path, now) {
+            return Ok(Destination::Peer(peer));
         }
         if !self.budget.take(now, path.remote.ip()) {
             return Err(Discard::OverBudget);
         }
-        Err(Discard::Rtc(rtc::Discard::UncheckedPath))
+        if let Some(ssrc) = ssrc_of(datagram) {
+            if let Some(key) = self.ssrcs.get(&ssrc) {
+                return Ok(Destination::Stranger(*key));
+            }
+            if let Some(worker) = self.directory.pop.worker_of(ssrc) {
+                return Ok(Destination::Worker(worker));
+            }
+        }
+        if self.directory.pop.peers.is_empty() {
+            return Err(Discard::Rtc(rtc::Discard::UncheckedPath));
+        }
+        Ok(Destination::Peers)
+    }
+
+    /// One try to open a packet that says to be of this session, from a 4-tuple that nobody proved.
+    fn try_stranger(&mut self, now: Instant, key: Key, path: Path, datagram: &mut [u8]) {
+        let Some(client) = self.clients.get_mut(key) else { return };
+        if client.stranger_at.is_some_and(|at| now < at) {
+            self.io.stats.discard(Discard::OverBudget);
+            return;
+        }
+        client.stranger_at = Some(now + STRANGER_INTERVAL);
+        match client.rtc.handle_stranger(now, path, datagram) {
+            Input::Media(frame) => client.media(now, frame, &mut self.io),
+            Input::Consumed => {}
+            Input::Discarded(discard) => {
+                self.io.stats.discard(Discard::Rtc(discard));
+                return;
+            }
+        }
+        self.io.stats.paths_healed += 1;
+        self.service(now, key);
     }
 
     /// A check names its session (RFC 8445 §7.2.2: USERNAME is "ours:theirs").
-    fn route_check(&mut self, now: Instant, unix_seconds: u32, datagram: &[u8]) -> Result<Destination, Discard> {
+    fn route_check(
+        &mut self,
+        now: Instant,
+        unix_seconds: u32,
+        datagram: &[u8],
+        hop: Hop,
+    ) -> Result<Destination, Discard> {
         let check = Check::parse(datagram).map_err(Discard::Rtc)?;
         let route = self.keys.route().open(check.local_ufrag()).ok_or(Discard::ForgedRoute)?;
         if route.edge != self.config.edge {
-            return Err(Discard::OtherEdge);
+            return self.route_to_peer(route.edge, &check, hop);
         }
         if let Some(key) = self.by_id.get(&route.session) {
             return Ok(Destination::Mine(*key));
@@ -126,8 +191,26 @@ impl Worker {
             }
         }
         match entry.owner() {
+            // A token alone, which anybody on the way can read, makes no work for another thread.
+            Owner::Worker(_) if hop != Hop::Worker && !check.verify(&entry.key) => {
+                Err(Discard::Rtc(rtc::Discard::StunIntegrity))
+            }
             Owner::Worker(worker) => Ok(Destination::Worker(worker)),
             Owner::Unclaimed | Owner::Gone => Err(Discard::UnknownSession),
+        }
+    }
+
+    /// A check for a session of another edge: the password follows from the token, so that it can be verified here.
+    fn route_to_peer(&self, edge: EdgeId, check: &Check<'_>, hop: Hop) -> Result<Destination, Discard> {
+        if hop != Hop::Network || !self.directory.pop.peers.contains(&edge) {
+            return Err(Discard::OtherEdge);
+        }
+        let password = self.keys.route().password_bytes(check.local_ufrag());
+        let password = password.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+        if password.is_some_and(|password| check.verify(&IntegrityKey::new(password))) {
+            Ok(Destination::Peer(edge))
+        } else {
+            Err(Discard::Rtc(rtc::Discard::StunIntegrity))
         }
     }
 
@@ -162,4 +245,14 @@ impl Worker {
         }
         self.service(now, key);
     }
+}
+
+/// The SSRC that an RTP or RTCP packet states (RFC 3550 §5.1, §6.4.1).
+pub(crate) fn ssrc_of(datagram: &[u8]) -> Option<u32> {
+    let at = match classify(datagram) {
+        Class::Rtp => 8,
+        Class::Rtcp => 4,
+        Class::Stun | Class::Dtls | Class::Unknown => return None,
+    };
+    datagram.get(at..)?.first_chunk().map(|ssrc| u32::from_be_bytes(*ssrc))
 }

@@ -144,6 +144,18 @@ pub struct Stats {
     pub link_strays: u64,
     /// Opens that a transceiver refused or that failed.
     pub opens_failed: u64,
+    /// 4-tuples that a client's media proved without a check.
+    pub paths_healed: u64,
+    /// Clients' datagrams forwarded to the peer that has their session.
+    pub peer_up: u64,
+    /// Clients' datagrams offered, counted for each peer.
+    pub peer_offers: u64,
+    /// Datagrams to clients that a peer reaches.
+    pub peer_down: u64,
+    /// Answers that a 4-tuple is ours.
+    pub peer_mine: u64,
+    /// Datagrams too long to be forwarded.
+    pub peer_oversize: u64,
 }
 
 impl Stats {
@@ -176,6 +188,12 @@ impl Stats {
         self.messages_refused += other.messages_refused;
         self.link_strays += other.link_strays;
         self.opens_failed += other.opens_failed;
+        self.paths_healed += other.paths_healed;
+        self.peer_up += other.peer_up;
+        self.peer_offers += other.peer_offers;
+        self.peer_down += other.peer_down;
+        self.peer_mine += other.peer_mine;
+        self.peer_oversize += other.peer_oversize;
     }
 
     /// Drops of one kind.

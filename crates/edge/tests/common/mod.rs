@@ -133,15 +133,27 @@ impl Client {
 
 /// Signaling's part without HTTP.
 pub(crate) fn shared(workers: usize, echo_seats: u32, setup_timeout: Duration) -> Arc<Shared> {
+    let keys = PopKeys::single(&[7; 32], rtc::Identity::generate());
+    shared_of(EdgeId(1), Directory::new(workers), keys, echo_seats, setup_timeout)
+}
+
+/// One edge of many.
+pub(crate) fn shared_of(
+    edge: EdgeId,
+    directory: Arc<Directory>,
+    keys: PopKeys,
+    echo_seats: u32,
+    setup_timeout: Duration,
+) -> Arc<Shared> {
     let models = ["echo", "parrot"].map(|name| (name.to_owned(), name.to_owned()));
     Arc::new(Shared {
-        edge: EdgeId(1),
+        edge,
         candidates: vec![rtc::Candidate { address: EDGE.parse().unwrap() }],
         models: BTreeMap::from(models),
         default_model: "echo".to_owned(),
         setup_timeout,
-        keys: Keyring::new(PopKeys::single(&[7; 32], rtc::Identity::generate())),
-        directory: Directory::new(workers),
+        keys: Keyring::new(keys),
+        directory,
         seats: Seats::new(echo_seats),
         draining: AtomicBool::new(false),
         counts: Counts::default(),

@@ -160,10 +160,13 @@ impl PopKey {
 
     fn read(line: &str) -> Result<Self, String> {
         let mut words = line.split_ascii_whitespace();
-        let mut word = |what: &'static str| words.next().ok_or(format!("has no {what}"));
+        let mut word = |what: &'static str| words.next().ok_or_else(|| format!("has no {what}"));
         let id = word("key id")?;
-        let id =
-            id.parse().ok().filter(|id| usize::from(*id) < KEY_SLOTS).ok_or(format!("{id} is no key id: 0 to 15"))?;
+        let id = id
+            .parse()
+            .ok()
+            .filter(|id| usize::from(*id) < KEY_SLOTS)
+            .ok_or_else(|| format!("{id} is no key id: 0 to 15"))?;
         let mut seconds = |what| word(what)?.parse().map_err(|_| format!("its {what} is no number of seconds"));
         let (made, signs_from) = (seconds("time of making")?, seconds("time of signing")?);
         let secret = state_dir::read_hex(word("secret")?).ok_or("its secret has no 64 hex digits")?;
@@ -231,7 +234,7 @@ impl KeySet {
     #[must_use]
     pub fn signing(&self, now: u32) -> &PopKey {
         let due = self.keys.iter().find(|key| key.signs_from <= now);
-        due.or(self.keys.last()).unwrap_or(&self.keys[0])
+        due.or_else(|| self.keys.last()).unwrap_or(&self.keys[0])
     }
 
     /// The keys by which route tokens are made and read.
@@ -349,7 +352,7 @@ impl KeySource {
         let Some(name) = name.and_then(|name| name.to_str()) else {
             return Err(self.invalid("names no file".to_owned()));
         };
-        let dir = StateDir::lock(parent.unwrap_or(Path::new(".")))?;
+        let dir = StateDir::lock(parent.unwrap_or_else(|| Path::new(".")))?;
         let held = dir.read(name)?.map(|text| self.parse(&text)).transpose()?;
         let (set, told) = change(held).map_err(|reason| self.invalid(reason))?;
         dir.write(name, set.to_text().as_bytes())?;

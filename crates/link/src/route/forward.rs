@@ -148,18 +148,19 @@ fn address(bytes: &[u8], v6: bool) -> Option<SocketAddr> {
 
 /// Datagrams of one peer that may overtake each other: 1024 are what its workers have under way at once, and some.
 const WINDOW: u64 = 1024;
+const WORDS: usize = 16;
 
 /// Which of one peer's datagrams were seen.
 #[derive(Debug, Clone)]
 pub struct Window {
     highest: Option<u64>,
     /// Bit n mod 1024 stands for the n-th datagram, as long as n is among the last 1024.
-    seen: [u64; WINDOW as usize / 64],
+    seen: [u64; WORDS],
 }
 
 impl Default for Window {
     fn default() -> Self {
-        Self { highest: None, seen: [0; WINDOW as usize / 64] }
+        Self { highest: None, seen: [0; WORDS] }
     }
 }
 
@@ -191,8 +192,7 @@ impl Window {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "below 1024")]
 fn place(seq: u64) -> (usize, u64) {
     let at = seq % WINDOW;
-    ((at / 64) as usize, 1 << (at % 64))
+    (usize::try_from(at / 64).unwrap_or_default(), 1 << (at % 64))
 }

@@ -63,6 +63,8 @@ struct Lease {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) refused: BTreeMap<&'static str, u64>,
+    /// Calls by why they ended.
+    pub(super) ended: BTreeMap<&'static str, u64>,
     /// Session streams that name no call.
     pub(super) stray_streams: u64,
     /// Datagrams, or the rest of one, that could not be read.
@@ -226,6 +228,7 @@ impl Hub {
         }
         call.queues.finish();
         self.control_or_later(call.worker, Control::Forget { key });
+        *self.counts.ended.entry(reason).or_default() += 1;
         tracing::info!(session = %call.session, epoch = call.epoch.0, reason, "call ended");
     }
 

@@ -7,6 +7,18 @@ use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gau
 use super::hub::Hub;
 use crate::admission::Refusal;
 
+/// Why calls end here ([`Hub::end_call`]).
+const ENDS: [&str; 8] = [
+    "ended",
+    "released",
+    "link lost",
+    "session stream ended",
+    "session stream lost",
+    "opened again",
+    "no session stream",
+    "the edge does not read",
+];
+
 /// Describes all metrics, once, when the first values are published.
 #[derive(Debug, Default)]
 pub(super) struct Published {
@@ -35,6 +47,10 @@ impl Published {
             let refused = hub.counts.refused.get(refusal.label()).copied().unwrap_or(0);
             counter!("fronthaul_transceiver_open_refused_total", "reason" => refusal.label()).absolute(refused);
         }
+        for reason in ENDS {
+            let ended = hub.counts.ended.get(reason).copied().unwrap_or(0);
+            counter!("fronthaul_transceiver_calls_ended_total", "reason" => reason.replace(' ', "_")).absolute(ended);
+        }
         counter!("fronthaul_transceiver_media_received_total").absolute(sum(|counts| &counts.media));
         for (reason, discarded) in [
             ("stale", sum(|counts| &counts.stale)),
@@ -62,6 +78,7 @@ fn describe() {
     describe_gauge!("fronthaul_transceiver_utterance_streams", "Utterance streams open to edges");
     describe_counter!("fronthaul_transceiver_open_refused_total", "Calls not taken, by reason");
     describe_counter!("fronthaul_transceiver_media_received_total", "Audio frames of users handled");
+    describe_counter!("fronthaul_transceiver_calls_ended_total", "Calls that are over, by reason");
     describe_counter!("fronthaul_transceiver_discards_total", "Frames, messages and streams dropped, by reason");
     describe_histogram!(
         "fronthaul_turn_seconds",
