@@ -592,6 +592,7 @@ impl World {
                     let link = self.link(index, transceiver);
                     self.sim.send(self.links[link].datagrams, Parcel::Batch(batch));
                 }
+                Output::Forward { peer, .. } => unreachable!("this edge has no peers, and writes to {peer:?}"),
             }
         }
     }
