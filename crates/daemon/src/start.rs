@@ -14,6 +14,9 @@ pub enum StartError {
     /// The config is well formed, but the machine does not let us have what it asks for.
     #[error("cannot start:\n\n{0}\n")]
     Refused(Problem),
+    /// A file that was named is not there, or not what it should be; the reason says what to do.
+    #[error("{0}")]
+    File(String),
     /// A process of ours could not start, and has said why.
     #[error("{what}")]
     Child {
@@ -44,7 +47,7 @@ impl StartError {
     /// The code to exit with.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Config(_) | Self::Refused(_) | Self::Child { .. } => Self::EXIT_USAGE,
+            Self::Config(_) | Self::Refused(_) | Self::File(_) | Self::Child { .. } => Self::EXIT_USAGE,
             Self::Failed { .. } => Self::EXIT_FAILURE,
         })
     }

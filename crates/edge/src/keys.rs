@@ -140,13 +140,18 @@ impl Watch {
     pub(crate) fn poll(&mut self, now: u32) -> Result<Option<PopKeys>, IdentityError> {
         let seen = self.file.as_ref().and_then(|file| stamp(file));
         // A file that is gone for a moment, as with editors, is no news.
+        let mut changed = false;
         if seen.is_some() && seen != self.seen {
             self.seen = seen;
-            self.set = self.source.load(now)?.0;
-        } else if self.set.signing(now).id() == self.signing {
+            let set = self.source.load(now)?.0;
+            changed = set != self.set;
+            self.set = set;
+        }
+        let signing = self.set.signing(now).id();
+        if !changed && signing == self.signing {
             return Ok(None);
         }
-        self.signing = self.set.signing(now).id();
+        self.signing = signing;
         let path = self.file.clone().unwrap_or_default();
         PopKeys::new(&self.set, now).map(Some).map_err(|reason| IdentityError::Invalid { path, reason })
     }
@@ -156,4 +161,38 @@ fn stamp(file: &std::path::Path) -> Option<Stamp> {
     use std::os::unix::fs::MetadataExt as _;
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.ino(), metadata.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u32 = 1_790_000_000;
+
+    #[test]
+    fn a_rotated_file_is_taken_up_once_and_once_more_when_its_key_signs() {
+        let dir = std::env::temp_dir().join(format!("fronthaul-edge-watch-{}", std::process::id()));
+        let source = KeySource::StateDir(dir.clone());
+        let (mut watch, keys, found) = Watch::start(source.clone(), NOW).unwrap();
+        assert_eq!((found, keys.route().newest()), (Found::Made, 0));
+        assert_eq!(watch.poll(NOW).unwrap(), None);
+        let rotate = |held: Option<KeySet>| {
+            let mut set = held.ok_or("no set")?;
+            set.rotate(NOW, 60, 3600).map_err(|error| error.to_string())?;
+            Ok((set, ()))
+        };
+        source.update(rotate).unwrap();
+        let opens = watch.poll(NOW).unwrap().expect("the file has changed");
+        assert_eq!((opens.route().newest(), watch.poll(NOW + 59).unwrap()), (0, None));
+        let signs = watch.poll(NOW + 60).unwrap().expect("the time has come");
+        assert_eq!((signs.route().newest(), watch.poll(NOW + 61).unwrap()), (1, None));
+        let (former, next) = (signs.identity("Q").unwrap(), signs.identity("R").unwrap());
+        assert_eq!(former.fingerprint(), keys.identity("Q").unwrap().fingerprint());
+        assert_ne!(former.fingerprint(), next.fingerprint());
+
+        std::fs::write(dir.join(link::identity::keys::FILE), "nothing").unwrap();
+        assert!(watch.poll(NOW + 62).is_err(), "told");
+        assert_eq!(watch.poll(NOW + 63).unwrap(), None, "once, and the former set stays");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

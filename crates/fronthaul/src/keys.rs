@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use daemon::config::load;
-use daemon::{Problem, Source, StartError};
+use daemon::{Source, StartError};
 use edge::keys::{KeySet, KeySource};
 
 use crate::cli::{KeysCommand, KeysOptions, RotateOptions};
@@ -15,7 +15,7 @@ pub(crate) fn run(command: &KeysCommand) -> Result<(), StartError> {
     let (source, set) = match command {
         KeysCommand::Show(options) => {
             let source = source(options)?;
-            let (set, _) = source.load(now).map_err(|error| problem(&source, &error))?;
+            let (set, _) = source.load(now).map_err(|error| StartError::File(error.to_string()))?;
             (source, set)
         }
         KeysCommand::New { options, replace } => change(options, |held| match held {
@@ -45,7 +45,7 @@ fn change(
 ) -> Result<(KeySource, KeySet), StartError> {
     let source = source(options)?;
     let changed = source.update(|held| change(held).map(|set| (set.clone(), set)));
-    let set = changed.map_err(|error| problem(&source, &error))?;
+    let set = changed.map_err(|error| StartError::File(error.to_string()))?;
     Ok((source, set))
 }
 
@@ -60,15 +60,6 @@ fn source(options: &KeysOptions) -> Result<KeySource, StartError> {
         Some(file) => KeySource::File(file),
         None => source,
     })
-}
-
-fn problem(source: &KeySource, error: &dyn std::fmt::Display) -> StartError {
-    let value = match source {
-        KeySource::Environment(name) => format!("\"env:{name}\""),
-        KeySource::StateDir(path) | KeySource::File(path) => format!("\"{}\"", path.display()),
-    };
-    let fix = "name the set of the PoP with --file, or the edge's config with --config";
-    Problem::new("keys", value, error, fix).into()
 }
 
 fn table(source: &KeySource, set: &KeySet, now: u32) -> String {

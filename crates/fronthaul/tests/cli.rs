@@ -32,7 +32,7 @@ fn the_help_names_the_commands_and_their_options() {
     let output = fronthaul(&["--help"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success());
-    for command in ["up", "edge", "transceiver"] {
+    for command in ["up", "edge", "transceiver", "keys"] {
         assert!(text.lines().any(|line| line.trim_start().starts_with(command)), "no {command} in\n{text}");
     }
     let text = String::from_utf8(fronthaul(&["up", "--help"]).stdout).unwrap();

@@ -66,7 +66,8 @@ impl Edge {
             NodeIdentity::load_or_create(&state_dir, Role::Edge(config.edge())).map_err(|e| state_problem(&e))?;
         let source = config.key_source()?;
         let (watch, keys, found) = Watch::start(source, net::clock::unix_seconds()).map_err(|error| {
-            let fix = "`fronthaul keys show` says more; `fronthaul keys new` makes a set";
+            let fix =
+                "mend or restore it; `fronthaul keys new --replace` makes another set, which ends the calls of the PoP";
             Problem::new("keys", format_args!("\"{}\"", config.keys), error, fix)
         })?;
         if found == Found::Adopted {
