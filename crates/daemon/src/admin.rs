@@ -1,16 +1,33 @@
 //! The HTTP port for the operator: health, readiness, metrics.
 //!
-//! It answers without authentication and is meant for the loopback interface or a private network.
+//! It answers without authentication and is meant for the loopback interface or a private network. A scraper that stops
+//! reading holds one of [`MAX_CONNECTIONS`] connections for [`PATIENCE`] at most.
 
 use std::io;
 use std::net::TcpListener;
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use crate::{Lifecycle, Metrics};
+
+/// Connections at once; the next one waits in the kernel.
+const MAX_CONNECTIONS: usize = 64;
+
+/// For one request and its answer, which are some 20 KiB.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Until accepting is tried again when the process is out of descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Serves the admin port on the current runtime until that ends.
 ///
@@ -24,7 +41,24 @@ use crate::{Lifecycle, Metrics};
 pub async fn serve(listener: TcpListener, metrics: Metrics, lifecycle: Lifecycle) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    axum::serve(listener, router(metrics, lifecycle)).await
+    let router = router(metrics, lifecycle);
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(connection(stream, router.clone(), PATIENCE))),
+                // The scraper is gone already, or there is no descriptor left: neither ends the port.
+                Err(_) => sleep(ACCEPT_AGAIN).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn connection(stream: TcpStream, router: Router, patience: Duration) {
+    let builder = Builder::new(TokioExecutor::new()).http1_only();
+    // A scraper that breaks off, or is given up, is no news.
+    let _ = timeout(patience, builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))).await;
 }
 
 fn router(metrics: Metrics, lifecycle: Lifecycle) -> Router {
@@ -51,4 +85,22 @@ fn exposition(metrics: &Metrics) -> impl IntoResponse + use<> {
 /// readings of the metrics of an idle daemon are equal.
 fn answer(status: StatusCode, body: String) -> impl IntoResponse {
     (status, [(header::CONNECTION, "close")], body)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_scraper_that_does_not_read_its_answer_loses_its_connection() {
+        let router = Router::new().route("/metrics", get(async || vec![0_u8; 64 << 20]));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut scraper = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        scraper.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let serving = connection(stream, router, Duration::from_millis(50));
+        timeout(Duration::from_secs(20), serving).await.expect("the connection is held for ever");
+    }
 }

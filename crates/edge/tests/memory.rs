@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use common::crowd::{Costs, Crowd};
 use edge::directory::Command;
-use edge::worker::{CloseCause, Gauges};
+use edge::worker::{CloseCause, Gauges, LinkInput};
+use link::ids::{Epoch, Slot, TransceiverId, UtteranceId};
+use link::proto::UtteranceHeader;
 use net::alloc::thread;
 
 #[global_allocator]
@@ -17,6 +19,9 @@ static ALLOCATOR: net::alloc::Counting = net::alloc::Counting;
 /// Heap per connected session that echoes. Of the 40 KiB of resident memory that docs/SPECIFICATION.md promises the rest is
 /// the allocator's: headers, fragments, pages that the handshake left behind.
 const ECHO_BYTES: i64 = 24 * 1024;
+
+/// The same with a transceiver, and a second of speech in the playout queue; of 64 KiB of resident memory.
+const FULL_BYTES: i64 = 40 * 1024;
 
 #[test]
 fn a_connected_session_holds_no_more_than_promised() {
@@ -39,6 +44,42 @@ fn a_connected_session_holds_no_more_than_promised() {
     let talking = crowd.costs.live_bytes() / 50;
     eprintln!("{joined} bytes when connected, {talking} after 3 s of media");
     assert!(talking <= ECHO_BYTES, "{talking} bytes per session");
+}
+
+#[test]
+fn a_session_with_a_full_queue_of_speech_holds_no_more_than_promised() {
+    let transceiver = TransceiverId(1);
+    let mut crowd = Crowd::new(1000);
+    crowd.shared.seats.hello(transceiver, vec!["parrot".to_owned()]);
+    crowd.shared.seats.grant(transceiver, 1000, false);
+    let mut costs = 0;
+    for slot in 0..60 {
+        // Tables find a size with the first ones.
+        if slot == 20 {
+            crowd.costs = Costs::default();
+        }
+        let session = crowd.join("parrot");
+        let mut say = |input: LinkInput<'_>| {
+            crowd.turn(|costs| &mut costs.link, |worker, now, _| worker.handle_link(now, transceiver, input));
+        };
+        say(LinkInput::Opened { session, epoch: Epoch::FIRST, slot: Slot(slot) });
+        let item = String::new();
+        say(LinkInput::UtteranceStart(UtteranceHeader {
+            slot,
+            epoch: Epoch::FIRST.0,
+            utterance: 1,
+            item,
+            first_sample: 0,
+        }));
+        for _ in 0..50 {
+            let (slot, epoch, utterance) = (Slot(slot), Epoch::FIRST.low8(), UtteranceId(1));
+            say(LinkInput::UtteranceFrame { slot, epoch, utterance, samples: 960, payload: &[7; 100] });
+        }
+        costs = crowd.costs.live_bytes();
+    }
+    let each = costs / 40;
+    eprintln!("{each} bytes");
+    assert!(each <= FULL_BYTES, "{each} bytes per session");
 }
 
 /// `CYCLES=100000` is the long form; the short one finds what leaks a kilobyte per hundred calls.
