@@ -318,6 +318,14 @@ impl Config {
                 "nothing can be sent there",
                 "write the peer_bind of that edge, with an address that this one reaches",
             );
+            let (from, to) = (self.peer_bind.ip(), peer.address.ip().to_canonical());
+            problems.require(
+                (!from.is_loopback() || to.is_loopback()) && (from.is_ipv6() || to.is_ipv4()),
+                "peer_bind",
+                format_args!("\"{}\"", self.peer_bind),
+                format_args!("peer {} at {} cannot be reached from there", peer.id, peer.address),
+                "bind the address at which the other edges reach this one",
+            );
         }
     }
 
@@ -437,6 +445,27 @@ mod tests {
         };
         let expected = ["192.0.2.1:443".parse().unwrap(), "10.0.0.1:5000".parse().unwrap()];
         assert_eq!(config.candidates(5000).unwrap(), expected);
+    }
+
+    #[test]
+    fn peers_that_are_this_edge_or_out_of_reach_are_refused() {
+        let peer = |id, address: &str| PeerConfig { id, address: address.parse().unwrap() };
+        let bind = |text: &str| text.parse().unwrap();
+        for (peer_bind, peers, reason) in [
+            (bind("10.0.0.1:3479"), vec![peer(1, "10.0.0.2:3479")], "none of its own peers"),
+            (bind("10.0.0.1:3479"), vec![peer(2, "10.0.0.2:1"), peer(2, "10.0.0.3:1")], "unique"),
+            (bind("10.0.0.1:3479"), vec![peer(2, "0.0.0.0:3479")], "nothing can be sent"),
+            (bind("127.0.0.1:3479"), vec![peer(2, "10.0.0.2:3479")], "cannot be reached"),
+            (bind("10.0.0.1:3479"), vec![peer(2, "[2001:db8::2]:3479")], "cannot be reached"),
+        ] {
+            let found = problems(&Config { peer_bind, peers, ..Config::default() });
+            assert!(found.len() == 1 && found[0].contains(reason), "{reason}: {found:?}");
+        }
+        let peers = vec![peer(2, "10.0.0.2:3479"), peer(3, "[2001:db8::2]:3479")];
+        assert_eq!(
+            problems(&Config { peer_bind: bind("[::]:3479"), peers, ..Config::default() }),
+            Vec::<String>::new()
+        );
     }
 
     #[test]

@@ -437,6 +437,31 @@ fn packets_that_only_state_a_known_ssrc_move_nothing_and_are_tried_100_times_per
     assert_eq!((stats.discarded(Discard::Rtc(rtc::Discard::SrtpReplay)), stats.paths_healed), (1, 0));
 }
 
+/// Whoever can hold a packet back may send it from elsewhere later.
+#[test]
+fn a_packet_that_others_overtook_is_heard_and_moves_nothing() {
+    let mut rig = PopRig::new(&[EDGE]).connected();
+    let mut packet = || {
+        rig.client.speak(rig.now, &[0xfc, 1]);
+        rig.now += Duration::from_millis(20);
+        rig.client.tick(rig.now);
+        rig.client.outbox.drain(..).find(|(_, d)| classify(d) == Class::Rtp).expect("a packet").1
+    };
+    let (mut withheld, mut next) = (packet(), packet());
+    let (now, unix) = (rig.now, rig.unix());
+    let path = Path { local: rig.nodes[0].address, remote: rig.source };
+    let worker = &mut rig.nodes[0].workers[0];
+    worker.handle_datagram(now, unix, path, &mut next);
+    let received = worker.stats().media_received;
+    worker.handle_datagram(now, unix, Path { remote: "203.0.113.1:1".parse().unwrap(), ..path }, &mut withheld);
+    assert_eq!((worker.stats().media_received - received, worker.stats().paths_healed), (1, 0));
+    assert_eq!(worker.gauges().paths, 1);
+    let mut out = Vec::new();
+    while let Some(to) = worker.poll_transmit(&mut out) {
+        assert_eq!(to, path);
+    }
+}
+
 #[test]
 fn the_gate_lets_in_each_datagram_of_each_peer_once() {
     let keys = PopKeys::single(&[7; 32], rtc::Identity::generate());

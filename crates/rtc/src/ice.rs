@@ -1,7 +1,8 @@
 //! The ICE-lite agent of one session (RFC 8445 §2.5, §7.3, §8.2): answers checks, remembers where they came from.
 //!
 //! A lite agent sends no checks and keeps no candidate pairs. What it knows of the client's addresses is the list of
-//! **checked paths**: 4-tuples from which an authenticated check came within [`PATH_LIFETIME`]. The offer's
+//! **checked paths**: 4-tuples from which an authenticated check came within [`PATH_LIFETIME`], or media that proves more
+//! ([`Agent::admit`]): a path without a check lives that long and is renewed by the checks that follow. The offer's
 //! candidates are not used, and the client's ufrag and password are not needed.
 //!
 //! # Which path is sent on

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,7 +29,12 @@ impl Sender {
     pub(super) fn bind(bind: SocketAddr, peers: &[PeerConfig], dropped: &Arc<AtomicU64>) -> io::Result<Self> {
         let socket = UdpSocket::bind((bind.ip(), 0))?;
         socket.set_nonblocking(true)?;
-        let addresses = peers.iter().map(|peer| (EdgeId(peer.id), peer.address)).collect();
+        // A socket of IPv6 sends to IPv4 addresses in their IPv6 form alone.
+        let reached = |address: SocketAddr| match address.ip() {
+            IpAddr::V4(v4) if bind.is_ipv6() => SocketAddr::new(v4.to_ipv6_mapped().into(), address.port()),
+            _ => address,
+        };
+        let addresses = peers.iter().map(|peer| (EdgeId(peer.id), reached(peer.address))).collect();
         Ok(Self { socket, addresses, dropped: Arc::clone(dropped) })
     }
 
