@@ -96,23 +96,23 @@ async function build() {
 /** All rounds; `keep` is told of each. */
 async function measure({ candidates, sessions, repeats, seconds }, keep) {
   const result = { date: new Date().toISOString().slice(0, 10), repeats, seconds, load: { before: loadavg()[0] }, peers: {}, runs: [] };
-  const saturated = new Set();
   if (result.load.before > 0.5) say(`the machine has other work: load average ${result.load.before.toFixed(2)}`);
-  let left = candidates.length * sessions.length * repeats;
+  const saturated = new Set();
   for (const calls of sessions) {
-    const due = candidates.filter((candidate) => !saturated.has(candidate));
-    left -= (candidates.length - due.length) * repeats;
+    const runsOf = (candidate) => result.runs.filter((run) => run.candidate === candidate && run.sessions === calls);
     for (let round = 1; round <= repeats; round++) {
-      for (const candidate of due) {
-        say(`${calls} calls, round ${round} of ${repeats}: ${candidate} (${left--} runs left)`);
+      for (const candidate of candidates) {
+        const runs = runsOf(candidate);
+        // Who failed twice and never did it fails again.
+        if (saturated.has(candidate) || (runs.length >= 2 && !runs.some(({ report }) => report))) continue;
+        say(`${calls} calls, round ${round} of ${repeats}: ${candidate}`);
         result.runs.push({ candidate, sessions: calls, round, ...(await once(candidate, calls, seconds, result)) });
       }
       result.load.after = loadavg()[0];
       if (result.machine) keep(result);
     }
-    for (const candidate of due) {
-      const runs = result.runs.filter((run) => run.candidate === candidate && run.sessions === calls);
-      if (runs.every(({ report }) => !report || SATURATED(report))) saturated.add(candidate);
+    for (const candidate of candidates) {
+      if (runsOf(candidate).every(({ report }) => !report || SATURATED(report))) saturated.add(candidate);
     }
   }
   return result;
