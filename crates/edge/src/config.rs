@@ -37,6 +37,9 @@ pub struct Config {
     pub link_bind: SocketAddr,
     /// Where the other edges of the PoP are heard; bound if there are any. Defaults to `127.0.0.1:3479`.
     pub peer_bind: SocketAddr,
+    /// How audio comes that a model gives in real time: `stream` paces it here, `datagram` passes each frame on at once.
+    /// Defaults to `stream`.
+    pub downlink: Downlink,
     /// The name of `models` taken when a client asks for none, or for an unknown one. Defaults to `parrot`.
     pub default_model: String,
     /// Calls that the edge answers itself (model `echo`) at once. ~15 KiB each. Defaults to 1000.
@@ -82,6 +85,16 @@ impl Default for Limits {
     }
 }
 
+/// The way of real-time audio from a transceiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Downlink {
+    /// One stream per utterance: nothing is lost, and the pacer hides the backbone's jitter.
+    Stream,
+    /// Datagrams, repeated on links that lose: no pacer, no retransmission.
+    Datagram,
+}
+
 /// One transceiver.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -115,6 +128,7 @@ impl Default for Config {
             admin_bind: local(9080),
             link_bind: local(0),
             peer_bind: local(3479),
+            downlink: Downlink::Stream,
             default_model: "parrot".to_owned(),
             echo_seats: 1000,
             state_dir: PathBuf::new(),

@@ -33,6 +33,8 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod utterance;
+#[cfg(test)]
+mod virtual_time;
 
 pub use config::{ALPN, Controller, IDLE_TIMEOUT, KEEP_ALIVE, SESSIONS_PER_LINK};
 pub use controller::VoiceController;

@@ -21,13 +21,22 @@ pub(crate) enum Refusal {
     StaleEpoch,
     /// The request makes no sense.
     Malformed,
-    /// The link is gone, or its worker is hopelessly behind.
+    /// The link is gone or full, or its worker is hopelessly behind.
     Overloaded,
+    /// The link to the edge loses or queues more than voice bears.
+    Congested,
 }
 
 impl Refusal {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::NoSeat, Self::Draining, Self::Model, Self::StaleEpoch, Self::Malformed, Self::Overloaded];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::NoSeat,
+        Self::Draining,
+        Self::Model,
+        Self::StaleEpoch,
+        Self::Malformed,
+        Self::Overloaded,
+        Self::Congested,
+    ];
 
     pub(crate) fn label(self) -> &'static str {
         match self {
@@ -37,6 +46,7 @@ impl Refusal {
             Self::StaleEpoch => "stale_epoch",
             Self::Malformed => "malformed",
             Self::Overloaded => "overloaded",
+            Self::Congested => "congested",
         }
     }
 }
@@ -91,6 +101,13 @@ impl Admission {
         }
     }
 
+    /// What an edge is told when its links are looked at, too: `links` of them that carry calls, each laid out for
+    /// `budget` sessions; none that it does not hold yet while one of them is congested.
+    pub(crate) fn lease_over(&self, edge: EdgeId, links: u32, budget: u32, congested: bool) -> u32 {
+        let held = self.held_by(edge);
+        if congested { held } else { self.lease(edge).min(links.saturating_mul(budget)).max(held) }
+    }
+
     /// Seats taken.
     pub(crate) fn held(&self) -> u32 {
         self.held.values().sum()
@@ -129,6 +146,16 @@ mod tests {
         admission.give_back(A);
         admission.take(B).unwrap();
         assert_eq!(admission.held(), 1);
+    }
+
+    #[test]
+    fn a_lease_grants_what_the_links_are_laid_out_for_and_nothing_over_a_congested_one() {
+        let mut admission = Admission::new(5000);
+        admission.take(A).unwrap();
+        assert_eq!(admission.lease_over(A, 2, 1024, false), 2048);
+        assert_eq!(admission.lease_over(A, 2, 1024, true), 1);
+        assert_eq!(admission.lease_over(A, 0, 1024, false), 1);
+        assert_eq!(admission.lease_over(B, 9, 1024, false), 4999);
     }
 
     #[test]

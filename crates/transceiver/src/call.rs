@@ -185,6 +185,13 @@ impl Call {
         }
     }
 
+    /// The link to the edge is congested, or no longer: speech is encoded with fewer bits meanwhile.
+    pub fn set_congested(&mut self, congested: bool) {
+        if let Mode::Dialogue(dialogue) = &mut self.mode {
+            dialogue.set_congested(congested);
+        }
+    }
+
     /// What is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Mode::Dialogue(dialogue) = &mut self.mode

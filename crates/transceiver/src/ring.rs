@@ -37,6 +37,8 @@ pub(crate) enum Control {
     Open { key: CallKey, request: Box<OpenRequest>, slot: Slot, seed: u64 },
     /// From its session stream.
     Message { key: CallKey, message: EdgeMessage },
+    /// The link to its edge is congested, or no longer.
+    Congested { key: CallKey, congested: bool },
     /// End it; the client is told.
     Close { key: CallKey, reason: &'static str },
     /// Forget it: nobody is there any more.
@@ -86,6 +88,8 @@ pub(crate) struct WorkerCounts {
     pub(crate) media: AtomicU64,
     /// Messages that were ignored.
     pub(crate) ignored: AtomicU64,
+    /// Frames that came a second time.
+    pub(crate) repeated: AtomicU64,
 }
 
 /// The link thread's end of the rings to one worker.

@@ -7,7 +7,7 @@ pub(crate) mod thread;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
-use link::datagram::MediaUp;
+use link::datagram::{MediaUp, Seen};
 use link::ids::SessionId;
 use voice::TurnTiming;
 
@@ -25,10 +25,14 @@ pub(crate) struct Worker {
     past: CallStats,
     /// Frames and messages of calls that are not here (any more).
     unknown: u64,
+    /// Frames that had come before.
+    repeated: u64,
 }
 
 struct Seat {
     call: Call,
+    /// Frames that came: a link that loses brings each twice.
+    seen: Seen,
     due: Option<Instant>,
 }
 
@@ -39,6 +43,7 @@ pub(crate) struct Totals {
     pub(crate) media: u64,
     pub(crate) stale: u64,
     pub(crate) ignored: u64,
+    pub(crate) repeated: u64,
 }
 
 impl Worker {
@@ -51,6 +56,7 @@ impl Worker {
             timings: VecDeque::new(),
             past: CallStats::default(),
             unknown: 0,
+            repeated: 0,
         }
     }
 
@@ -59,10 +65,11 @@ impl Worker {
         match control {
             Control::Open { key, request, slot, seed } => {
                 let call = Call::new(now, self.config.clone(), &request, slot, seed);
-                self.calls.insert(key, Seat { call, due: None });
+                self.calls.insert(key, Seat { call, seen: Seen::default(), due: None });
                 self.settle(key);
             }
             Control::Message { key, message } => self.with(key, |call| call.handle_message(now, message)),
+            Control::Congested { key, congested } => self.with(key, |call| call.set_congested(congested)),
             Control::Close { key, reason } => self.with(key, |call| call.close(reason)),
             Control::Forget { key } => self.forget(key),
             Control::Stop => {
@@ -80,8 +87,12 @@ impl Worker {
             Media::Frame(frame) => frame.key,
             Media::Report { key, .. } => *key,
         };
-        if !self.calls.contains_key(&key) {
-            return Err(media);
+        let Some(seat) = self.calls.get_mut(&key) else { return Err(media) };
+        if let Media::Frame(frame) = &media
+            && !seat.seen.fresh(frame.seq)
+        {
+            self.repeated += 1;
+            return Ok(());
         }
         match media {
             Media::Frame(frame) => self.with(key, |call| call.handle_media(now, &media_up(&frame))),
@@ -122,6 +133,7 @@ impl Worker {
         let mut totals = Totals {
             calls: u64::try_from(self.calls.len()).unwrap_or(u64::MAX),
             stale: self.unknown,
+            repeated: self.repeated,
             ..Totals::default()
         };
         for stats in self.calls.values().map(|seat| seat.call.stats()).chain([self.past]) {

@@ -212,6 +212,11 @@ impl Conversation {
         self.settle(now);
     }
 
+    /// Encodes what follows with this bitrate in bit/s: 6000 to 128000, more or less is brought there.
+    pub fn set_bitrate(&mut self, bitrate: i32) {
+        self.outgoing.set_bitrate(bitrate.clamp(6000, 128_000));
+    }
+
     /// New turn settings (session.update).
     pub fn set_turn(&mut self, turn: TurnConfig) {
         let turn = turn.bounded();

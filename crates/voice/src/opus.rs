@@ -128,6 +128,11 @@ impl Encoder {
         Ok(encoder)
     }
 
+    /// Changes the target of the variable bitrate, in bit/s.
+    pub fn set_bitrate(&mut self, bitrate: i32) -> Result<(), CreateError> {
+        self.set("bitrate", ffi::OPUS_SET_BITRATE_REQUEST, bitrate)
+    }
+
     /// Follows the link's loss.
     pub fn set_loss_percent(&mut self, percent: i32) -> Result<(), CreateError> {
         self.set("loss_percent", ffi::OPUS_SET_PACKET_LOSS_PERC_REQUEST, percent)

@@ -144,6 +144,11 @@ impl Outgoing {
         })
     }
 
+    /// Frames encoded from here on have this bitrate. One that libopus refuses changes nothing.
+    pub(crate) fn set_bitrate(&mut self, bitrate: i32) {
+        let _ = self.encoder.set_bitrate(bitrate);
+    }
+
     /// A reply is on its way that is not over.
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()

@@ -7,15 +7,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use daemon::spawn_local;
+use link::datagram::{Batch, parse};
 use link::ids::{EdgeId, Epoch, SessionId, Slot, TransceiverId, UtteranceId};
 use link::proto::transceiver_client::TransceiverClient;
 use link::proto::{EdgeMessage, HelloRequest, OpenRequest, ReleaseRequest, SessionHeader, UtteranceHeader};
-use link::quic::{Endpoint, Incoming, Link, SessionRx, SessionTx, UtteranceRx};
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use link::quic::{Endpoint, Incoming, Link, PathState, SessionRx, SessionTx, UtteranceRx};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
+use super::report::Paths;
 use super::worker::Shell;
+use crate::config::Downlink;
 use crate::worker::{LinkInput, payload_bytes};
 
 /// Before a lost or refused link is dialed again: doubled with each failure.
@@ -38,11 +41,15 @@ const OUTBOX_MESSAGES: usize = 1024;
 /// Their bytes: eight channel messages of the largest size.
 const OUTBOX_BYTES: usize = 2 << 20;
 
+/// Link datagrams of one turn: 16 x 8 frames of ~3 us are ~400 us of a turn's 500.
+const DATAGRAMS_PER_TURN: usize = 16;
+
 type ControlClient = TransceiverClient<tonic::transport::Channel>;
 
 /// A live link and its sessions.
 pub(super) struct Connected {
     pub(super) link: Link,
+    path: watch::Receiver<PathState>,
     control: ControlClient,
     sessions: BTreeMap<(SessionId, Epoch), Outbox>,
 }
@@ -102,7 +109,8 @@ pub(super) async fn keep(
             Ok(link) => match greet(&link, edge).await {
                 Ok(control) => {
                     backoff = FIRST_BACKOFF;
-                    let connected = Connected { control, link: link.clone(), sessions: BTreeMap::new() };
+                    let connected =
+                        Connected { control, path: link.path(), link: link.clone(), sessions: BTreeMap::new() };
                     shell.with_links(|links| links.insert(transceiver, connected));
                     let lost = serve(&shell, transceiver, &link).await;
                     tracing::debug!(transceiver = transceiver.0, reason = %lost, "link lost");
@@ -137,6 +145,10 @@ pub(super) fn hello(edge: EdgeId) -> HelloRequest {
 /// Takes what the transceiver opens, until the link is lost; its streams end with it.
 async fn serve(shell: &Rc<Shell>, transceiver: TransceiverId, link: &Link) -> link::quic::LinkLost {
     let mut utterances = JoinSet::new();
+    let (frames, path) =
+        (direct(Rc::clone(shell), transceiver, link.clone()), follow(Rc::clone(shell), transceiver, link));
+    utterances.spawn_local(daemon::counted(frames));
+    utterances.spawn_local(daemon::counted(path));
     loop {
         tokio::select! {
             incoming = link.accept() => match incoming {
@@ -147,13 +159,57 @@ async fn serve(shell: &Rc<Shell>, transceiver: TransceiverId, link: &Link) -> li
                 Ok(Incoming::Control(_) | Incoming::Session(..)) => {}
                 Err(lost) => return lost,
             },
-            // Nothing comes down as a datagram; read, so that nothing waits.
-            datagram = link.read_datagram() => if let Err(lost) = datagram {
-                return lost;
-            },
             Some(_) = utterances.join_next() => {}
         }
     }
+}
+
+/// Frames that come by datagrams into the core: all that are here with one wake-up and in one turn.
+async fn direct(shell: Rc<Shell>, transceiver: TransceiverId, link: Link) {
+    let mut datagrams = Vec::with_capacity(DATAGRAMS_PER_TURN);
+    while link.read_datagrams(DATAGRAMS_PER_TURN, &mut datagrams).await.is_ok() {
+        shell.turn(|core, now| {
+            for datagram in &datagrams {
+                let Ok(Batch::MediaDown { frames, .. }) = parse(datagram) else { continue };
+                for frame in frames.flatten() {
+                    core.handle_link(now, transceiver, LinkInput::Direct(frame));
+                }
+            }
+        });
+        datagrams.clear();
+        yield_now().await;
+    }
+}
+
+/// Tells the core how the path is to be used, now and whenever that changes.
+fn follow(shell: Rc<Shell>, transceiver: TransceiverId, link: &Link) -> impl Future<Output = ()> + use<> {
+    let mut path = link.path();
+    async move {
+        let mut congested = false;
+        loop {
+            let state = *path.borrow_and_update();
+            if state.is_congested() != congested {
+                congested = state.is_congested();
+                tracing::warn!(transceiver = transceiver.0, congested, closing = state.closing, "the path of a link");
+            }
+            shell.feed(|core, now| core.handle_link(now, transceiver, LinkInput::Path { repeat: state.repeat }));
+            if path.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// How the paths of these links are.
+pub(super) fn paths(links: &BTreeMap<TransceiverId, Connected>) -> Paths {
+    let mut paths = Paths::default();
+    for connected in links.values() {
+        let state = *connected.path.borrow();
+        paths.congested += u32::from(state.is_congested());
+        paths.closing += u32::from(state.closing);
+        paths.repeating += u32::from(state.repeat);
+    }
+    paths
 }
 
 /// One utterance stream into the core.
@@ -173,8 +229,17 @@ async fn utterance(shell: Rc<Shell>, transceiver: TransceiverId, header: Utteran
 }
 
 /// Asks a transceiver to take a session, and carries the session's stream from then on.
-pub(super) fn open(shell: &Rc<Shell>, transceiver: TransceiverId, connected: Option<&Connected>, request: OpenRequest) {
+pub(super) fn open(
+    shell: &Rc<Shell>,
+    transceiver: TransceiverId,
+    connected: Option<&Connected>,
+    mut request: OpenRequest,
+) {
     let shell = Rc::clone(shell);
+    request.set_downlink(match shell.downlink {
+        Downlink::Stream => link::proto::Downlink::Stream,
+        Downlink::Datagram => link::proto::Downlink::Datagram,
+    });
     let session = SessionId(request.session);
     let epoch = Epoch(request.epoch);
     let way = connected.map(|c| (c.link.clone(), c.control.clone()));

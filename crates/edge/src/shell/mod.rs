@@ -137,6 +137,7 @@ impl Edge {
                 core: cores.get(index % cores.len().max(1)).copied(),
                 socket,
                 link_bind: config.link_bind,
+                downlink: config.downlink,
                 transceivers: config.transceivers.clone(),
                 node: node.clone(),
                 directory: Arc::clone(&directory),

@@ -18,10 +18,20 @@ pub(super) struct Snapshot {
     pub(super) utterance_streams: u32,
     /// Links that are up.
     pub(super) links: u32,
+    /// And how their paths are.
+    pub(super) paths: Paths,
     /// Datagrams that did not leave.
     pub(super) sends_dropped: u64,
     /// Allocations of the worker's thread, where the binary counts them.
     pub(super) allocations: u64,
+}
+
+/// Links by what their paths ask for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Paths {
+    pub(super) congested: u32,
+    pub(super) closing: u32,
+    pub(super) repeating: u32,
 }
 
 /// The newest snapshot of each worker.
@@ -57,6 +67,11 @@ impl Board {
         gauge!("fronthaul_edge_session_streams").set(sums.session_streams);
         let age = net::clock::unix_seconds().saturating_sub(shared.keys.signing_made());
         gauge!("fronthaul_edge_key_age_seconds").set(f64::from(age));
+        for (state, links) in [("congested", sums.congested), ("closing", sums.closing), ("repeating", sums.repeating)]
+        {
+            gauge!("fronthaul_edge_links", "state" => state).set(links);
+        }
+        gauge!("fronthaul_edge_links", "state" => "up").set(sums.links);
         gauge!("fronthaul_edge_seats_used").set(f64::from(shared.seats.used()));
         for place in shared.seats.status() {
             let transceiver = place.transceiver.0.to_string();
@@ -95,6 +110,7 @@ impl Board {
         counter!("fronthaul_edge_skipped_slots_total").absolute(stats.skipped_slots);
         counter!("fronthaul_edge_held_dropped_total").absolute(stats.held_dropped);
         counter!("fronthaul_edge_messages_refused_total").absolute(stats.messages_refused);
+        counter!("fronthaul_edge_repeated_frames_total").absolute(stats.repeated);
         counter!("fronthaul_edge_link_strays_total").absolute(stats.link_strays);
         counter!("fronthaul_edge_opens_failed_total").absolute(stats.opens_failed);
         counter!("fronthaul_edge_paths_healed_total").absolute(stats.paths_healed);
@@ -130,6 +146,10 @@ struct Sums {
     utterances: f64,
     session_streams: f64,
     utterance_streams: f64,
+    links: f64,
+    congested: f64,
+    closing: f64,
+    repeating: f64,
     sends_dropped: u64,
     allocations: u64,
 }
@@ -142,6 +162,10 @@ impl Sums {
         self.utterances += float(snapshot.gauges.utterances as u64);
         self.session_streams += f64::from(snapshot.session_streams);
         self.utterance_streams += f64::from(snapshot.utterance_streams);
+        self.links += f64::from(snapshot.links);
+        self.congested += f64::from(snapshot.paths.congested);
+        self.closing += f64::from(snapshot.paths.closing);
+        self.repeating += f64::from(snapshot.paths.repeating);
         self.sends_dropped += snapshot.sends_dropped;
         self.allocations += snapshot.allocations;
     }

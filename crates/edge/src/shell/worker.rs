@@ -23,7 +23,7 @@ use tokio::task::{LocalSet, yield_now};
 use super::links::{self, Connected};
 use super::peers;
 use super::report::{Board, Snapshot};
-use crate::config::TransceiverConfig;
+use crate::config::{Downlink, TransceiverConfig};
 use crate::directory::{Directory, HandOver};
 use crate::keys::PopKeys;
 use crate::worker::{Output, Worker, WorkerConfig};
@@ -43,6 +43,7 @@ pub(super) struct Start {
     pub(super) core: Option<usize>,
     pub(super) socket: BoundSocket,
     pub(super) link_bind: SocketAddr,
+    pub(super) downlink: Downlink,
     pub(super) transceivers: Vec<TransceiverConfig>,
     pub(super) node: NodeIdentity,
     pub(super) directory: Arc<Directory>,
@@ -76,7 +77,14 @@ async fn serve(start: Start) -> std::io::Result<()> {
     let shell = Rc::new(Shell {
         index: start.config.index,
         state: RefCell::new(State {
-            core: Worker::new(Instant::now(), start.config, Arc::clone(&start.directory), start.keys, start.seed),
+            core: Worker::new(
+                // The clock of batches is that of the links' heartbeats.
+                link::quic::clock_base(),
+                start.config,
+                Arc::clone(&start.directory),
+                start.keys,
+                start.seed,
+            ),
             send: SendBatch::new(),
             scratch: Vec::new(),
             links: BTreeMap::new(),
@@ -86,6 +94,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
         directory: start.directory,
         fed: Fed::default(),
         peers: start.peers,
+        downlink: start.downlink,
         streams: Streams::default(),
     });
     let mut tasks = tokio::task::JoinSet::new();
@@ -124,6 +133,7 @@ pub(super) struct Shell {
     directory: Arc<Directory>,
     fed: Fed,
     peers: Option<peers::Sender>,
+    pub(super) downlink: Downlink,
     pub(super) streams: Streams,
 }
 
@@ -237,6 +247,7 @@ impl Shell {
             session_streams: self.streams.sessions.get(),
             utterance_streams: self.streams.utterances.get(),
             links: u32::try_from(state.links.len()).unwrap_or(u32::MAX),
+            paths: links::paths(&state.links),
             sends_dropped: state.send.stats().dropped + state.send.stats().failed,
             allocations: net::alloc::thread().allocations,
             ..received

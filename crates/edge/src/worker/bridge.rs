@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use link::datagram::MediaUp;
 use link::ids::{Epoch, SessionId, Slot, TransceiverId, UtteranceId};
 use link::proto::{ReleaseRequest, TransceiverMessage, UtteranceHeader, transceiver_message};
 use rtc::{ChannelId, MessageKind};
@@ -66,6 +67,13 @@ pub enum LinkInput<'a> {
         /// Which utterance.
         utterance: UtteranceId,
     },
+    /// A frame that came by datagram.
+    Direct(MediaUp<'a>),
+    /// How the path to the transceiver is to be used.
+    Path {
+        /// Each frame goes twice.
+        repeat: bool,
+    },
     /// The session stream broke.
     SessionLost {
         /// Which session.
@@ -117,6 +125,17 @@ impl Worker {
             LinkInput::UtteranceEnd { slot, epoch, utterance } => {
                 self.at_slot(transceiver, slot, epoch, |remote| remote.playout.end(now, utterance.0))
             }
+            LinkInput::Direct(frame) => match self.direct(now, transceiver, &frame) {
+                Some(key) => Some(key),
+                None => {
+                    self.io.stats.stale_frames += 1;
+                    return;
+                }
+            },
+            LinkInput::Path { repeat } => {
+                self.io.set_repeat(transceiver, repeat);
+                return;
+            }
             LinkInput::SessionLost { session, epoch } => {
                 let key = self.find(transceiver, session, epoch);
                 if let Some(key) = key {
@@ -155,6 +174,14 @@ impl Worker {
         remote.opened(now, slot, &mut self.io);
         self.slots.insert((transceiver, slot), key);
         Some(key)
+    }
+
+    fn direct(&mut self, now: Instant, transceiver: TransceiverId, frame: &MediaUp<'_>) -> Option<Key> {
+        let key = *self.slots.get(&(transceiver, frame.slot))?;
+        let Self { clients, io, .. } = self;
+        let client = clients.get_mut(key)?;
+        let heard = client.remote()?.epoch().low8() == frame.epoch;
+        (heard && client.direct(now, frame, io)).then_some(key)
     }
 
     fn open_failed(&mut self, now: Instant, key: Key) {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use link::datagram::MediaUp;
 use link::ids::SessionId;
 use link::proto::{ChannelClosed, ChannelMessage, ChannelOpened, Connected, edge_message};
 use rtc::{ChannelId, Event, MediaFrame, MessageKind, OutgoingFrame, Path};
@@ -90,6 +91,18 @@ impl Client {
             }
             Side::Remote(remote) => remote.media(now, frame, io),
         }
+    }
+
+    /// A frame for the client that came by datagram; `false`: nobody is to hear it.
+    pub(crate) fn direct(&mut self, now: Instant, frame: &MediaUp<'_>, io: &mut Io) -> bool {
+        if !self.plays() {
+            return false;
+        }
+        let Side::Remote(remote) = &mut self.side else { return false };
+        if let Some((rtp_timestamp, marker)) = remote.direct(now, frame) {
+            self.send_media(now, OutgoingFrame { rtp_timestamp, marker, payload: frame.payload }, io);
+        }
+        true
     }
 
     /// Events other than those about paths and the end.

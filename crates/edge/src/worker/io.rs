@@ -73,6 +73,8 @@ struct Uplink {
     transceiver: TransceiverId,
     frames: BatchWriter,
     reports: BatchWriter,
+    /// The link loses: each frame goes twice.
+    repeat: bool,
 }
 
 /// Everything on its way out.
@@ -150,6 +152,22 @@ impl Io {
         self.uplinks[index].frames.push_frame(frame)
     }
 
+    /// Whether frames to this transceiver go twice.
+    pub(crate) fn repeats(&mut self, transceiver: TransceiverId) -> bool {
+        let index = self.uplink(transceiver);
+        self.uplinks[index].repeat
+    }
+
+    pub(crate) fn set_repeat(&mut self, transceiver: TransceiverId, repeat: bool) {
+        let index = self.uplink(transceiver);
+        self.uplinks[index].repeat = repeat;
+    }
+
+    /// Microseconds since the worker began.
+    pub(crate) fn micros(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.begin).as_micros()).unwrap_or(u64::MAX)
+    }
+
     /// Puts a report into the pending batch.
     pub(crate) fn report(&mut self, now: Instant, transceiver: TransceiverId, report: &PlayoutReport) {
         let clock = self.clock32(now);
@@ -171,7 +189,7 @@ impl Io {
             port.now = now;
         }
         let Self { uplinks, outputs, .. } = self;
-        for Uplink { transceiver, frames, reports } in uplinks {
+        for Uplink { transceiver, frames, reports, .. } in uplinks {
             for writer in [frames, reports] {
                 if !writer.is_empty() {
                     outputs.push_back(Output::Datagram { transceiver: *transceiver, batch: writer.take(clock) });
@@ -183,7 +201,8 @@ impl Io {
     /// A worker has a handful of transceivers: a scan is quicker than a table.
     fn uplink(&mut self, transceiver: TransceiverId) -> usize {
         self.uplinks.iter().position(|u| u.transceiver == transceiver).unwrap_or_else(|| {
-            self.uplinks.push(Uplink { transceiver, frames: BatchWriter::media_up(), reports: BatchWriter::playout() });
+            let (frames, reports) = (BatchWriter::media_up(), BatchWriter::playout());
+            self.uplinks.push(Uplink { transceiver, frames, reports, repeat: false });
             self.uplinks.len() - 1
         })
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use link::datagram::{MediaUp, PlayoutReport};
+use link::datagram::{MediaUp, PlayoutReport, Previous, Seen};
 use link::ids::{Epoch, SessionId, Slot, TransceiverId};
 use link::proto::{
     Closed, EdgeMessage, OpenRequest, OversizeFrame, PlayoutEffect, ReleaseRequest, edge_message, playout_effect,
@@ -43,6 +43,10 @@ pub(crate) struct Remote {
     state: State,
     held: Held,
     pub(crate) playout: Playout,
+    /// The last frame to the transceiver, while the link repeats.
+    previous: Previous,
+    /// Of frames that come by datagrams.
+    direct: Direct,
     first_failure: Option<Instant>,
     tried: Vec<TransceiverId>,
 }
@@ -57,6 +61,8 @@ impl Remote {
             state: State::Opening,
             held: Held::default(),
             playout: Playout::new(now),
+            previous: Previous::default(),
+            direct: Direct::default(),
             first_failure: None,
             tried: Vec::new(),
         };
@@ -159,6 +165,11 @@ impl Remote {
         }
     }
 
+    /// A frame that came by datagram: its RTP timestamp and marker on the client's media clock. `None`: it came before.
+    pub(crate) fn direct(&mut self, now: Instant, frame: &MediaUp<'_>) -> Option<(u32, bool)> {
+        self.direct.seen.fresh(frame.seq).then(|| self.direct.place(self.playout.rtp_now(now), frame.rtp_timestamp))
+    }
+
     /// Something to say on the session stream.
     pub(crate) fn message(&mut self, kind: edge_message::Kind, io: &mut Io) {
         let message = EdgeMessage { kind: Some(kind) };
@@ -230,6 +241,8 @@ impl Remote {
                 model: call.model.clone(),
                 session_config: call.session_config.clone(),
                 created_at: call.created_at,
+                // The driver's to say: it has the config of the link.
+                downlink: 0,
             },
         });
     }
@@ -250,7 +263,7 @@ impl Remote {
         });
     }
 
-    fn forward(&self, now: Instant, slot: Slot, arrived: Instant, frame: MediaFrame<'_>, io: &mut Io) {
+    fn forward(&mut self, now: Instant, slot: Slot, arrived: Instant, frame: MediaFrame<'_>, io: &mut Io) {
         let age = now.saturating_duration_since(arrived).as_micros();
         let up = MediaUp {
             slot,
@@ -262,6 +275,18 @@ impl Remote {
             age_us: u32::try_from(age).unwrap_or(u32::MAX),
             payload: frame.payload,
         };
+        if io.repeats(self.transceiver()) {
+            let now_us = io.micros(now);
+            let transceiver = self.seat.transceiver();
+            if let Some(again) = self.previous.before(now_us, &up)
+                && io.frame(now, transceiver, &again)
+            {
+                io.stats.repeated += 1;
+            }
+            self.previous.keep(now_us, &up);
+        } else {
+            self.previous.forget();
+        }
         if !io.frame(now, self.transceiver(), &up) {
             // 120 ms of Opus with redundancy is larger than any datagram.
             let oversize = OversizeFrame {
@@ -272,5 +297,48 @@ impl Remote {
             let kind = edge_message::Kind::OversizeFrame(oversize);
             self.send(EdgeMessage { kind: Some(kind) }, io);
         }
+    }
+}
+
+/// The place of frames that come by datagrams on the client's media clock: the distances between them are the sender's, the
+/// beginning is ours. There is no pacer: each leaves as it comes.
+#[derive(Debug, Default)]
+struct Direct {
+    seen: Seen,
+    /// Media clock and the sender's sample of one frame.
+    anchor: Option<(u32, u32)>,
+}
+
+impl Direct {
+    /// Sender and clock may be this far apart, 200 ms, before a frame begins a new talkspurt: silence of the sender's,
+    /// or a queue that built up and ran empty.
+    const APART: u32 = 9_600;
+
+    fn place(&mut self, clock: u32, sample: u32) -> (u32, bool) {
+        if let Some((anchor, first)) = self.anchor {
+            let timestamp = anchor.wrapping_add(sample.wrapping_sub(first));
+            if timestamp.wrapping_sub(clock).min(clock.wrapping_sub(timestamp)) <= Self::APART {
+                return (timestamp, false);
+            }
+        }
+        self.anchor = Some((clock, sample));
+        (clock, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_keep_their_distance_until_sender_and_clock_are_apart() {
+        let mut direct = Direct::default();
+        let clock = u32::MAX - 500;
+        assert_eq!(direct.place(clock, 7), (clock, true));
+        assert_eq!(direct.place(clock.wrapping_add(1500), 967), (clock.wrapping_add(960), false));
+        assert_eq!(direct.place(clock.wrapping_add(1500), 7), (clock, false), "late, and in its place");
+        let after_silence = clock.wrapping_add(50_000);
+        assert_eq!(direct.place(after_silence, 1927), (after_silence, true));
+        assert_eq!(direct.place(after_silence.wrapping_add(900), 2887), (after_silence.wrapping_add(960), false));
     }
 }

@@ -140,6 +140,8 @@ pub struct Stats {
     pub held_dropped: u64,
     /// Messages that a client's channel did not take.
     pub messages_refused: u64,
+    /// Frames of clients that went to a transceiver a second time, as the link loses.
+    pub repeated: u64,
     /// Messages from the link for sessions or slots that are not here.
     pub link_strays: u64,
     /// Opens that a transceiver refused or that failed.
@@ -186,6 +188,7 @@ impl Stats {
         self.skipped_slots += other.skipped_slots;
         self.held_dropped += other.held_dropped;
         self.messages_refused += other.messages_refused;
+        self.repeated += other.repeated;
         self.link_strays += other.link_strays;
         self.opens_failed += other.opens_failed;
         self.paths_healed += other.paths_healed;

@@ -59,7 +59,9 @@ impl Previous {
 
     /// The link repeats no more: nothing is kept.
     pub fn forget(&mut self) {
-        *self = Self::default();
+        if self.payload.capacity() > 0 {
+            *self = Self::default();
+        }
     }
 }
 

@@ -46,7 +46,7 @@ const CONNECTION_WINDOW_BYTES: u32 = SESSIONS_PER_LINK * 16 * 1024;
 
 /// Datagrams that wait for quinn's driver; the oldest gives way. 40 ms of 240 speaking sessions: 240 x 50/s x 135 B x
 /// 0.04 s = 64.8 kB, and seven receive batches of 64 frames at once. What is older than that is better lost.
-const DATAGRAM_SEND_BYTES: usize = 64 * 1024;
+pub(super) const DATAGRAM_SEND_BYTES: usize = 64 * 1024;
 
 /// Datagrams that wait for their reader; the oldest gives way. 40 ms of 1024 speaking sessions:
 /// 1024 x 50/s x 135 B x 0.04 s = 276 kB.

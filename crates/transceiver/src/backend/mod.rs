@@ -42,6 +42,12 @@ impl Model {
         }
     }
 
+    /// It gives its audio as it happens, not ahead of its time.
+    #[must_use]
+    pub fn is_real_time(self) -> bool {
+        self == Self::Loopback
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {

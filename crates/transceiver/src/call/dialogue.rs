@@ -22,8 +22,12 @@ const MAX_BACKEND_OUTPUTS: usize = 128;
 /// Turns whose timing was not read yet; the owner reads them after every input, one each.
 const MAX_TIMINGS: usize = 16;
 
+/// On a congested link speech is encoded with half the bits, and no less than is understood well.
+const CONGESTED_BITRATE: i32 = 12_000;
+
 pub(super) struct Dialogue {
     conversation: Conversation,
+    bitrate: i32,
     backend: Box<dyn Backend>,
     timings: VecDeque<TurnTiming>,
     /// The backend had more to say than one go takes.
@@ -33,8 +37,9 @@ pub(super) struct Dialogue {
 impl Dialogue {
     pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection) -> Self {
         let backend = Box::new(Parrot::new(config.backend_rate));
+        let bitrate = config.bitrate;
         let conversation = Conversation::new(now, voice::Config { turn: turn_config(turn), ..config });
-        Self { conversation, backend, timings: VecDeque::new(), unfinished: None }
+        Self { conversation, bitrate, backend, timings: VecDeque::new(), unfinished: None }
     }
 
     pub(super) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
@@ -60,6 +65,11 @@ impl Dialogue {
     pub(super) fn report(&mut self, now: Instant, report: &PlayoutReport) {
         let utterance = Utterance(report.utterance.0);
         self.conversation.handle_playout(now, Playout::Report { utterance, sent: report.sent, limit: report.limit });
+    }
+
+    pub(super) fn set_congested(&mut self, congested: bool) {
+        let lower = (self.bitrate / 2).max(CONGESTED_BITRATE).min(self.bitrate);
+        self.conversation.set_bitrate(if congested { lower } else { self.bitrate });
     }
 
     pub(super) fn timeout(&mut self, now: Instant) {

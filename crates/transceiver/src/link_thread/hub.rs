@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use link::datagram::{BatchWriter, MediaUp, Previous};
 use link::ids::{EdgeId, Epoch, SessionId, Slot};
-use link::proto::{LeaseGrant, OpenRequest, ReleaseRequest, SessionHeader};
-use link::quic::{Link, Peer};
+use link::proto::{Downlink, LeaseGrant, OpenRequest, ReleaseRequest, SessionHeader};
+use link::quic::{Link, PathState, Peer, SESSIONS_PER_LINK, clock_base, clock32_at};
 use tokio::sync::mpsc;
 
 use super::queues::{CallQueues, Sending};
@@ -41,6 +42,10 @@ struct LinkEntry {
     link: Link,
     edge: EdgeId,
     slots: LinkSlots,
+    calls: u32,
+    path: PathState,
+    /// Frames for clients that go by datagrams, of one turn.
+    down: BatchWriter,
 }
 
 struct CallEntry {
@@ -52,6 +57,16 @@ struct CallEntry {
     slot: Slot,
     worker: usize,
     queues: CallQueues,
+    /// Its audio goes by datagrams.
+    direct: Option<Direct>,
+}
+
+/// The numbers of a session's frames that go by datagrams.
+#[derive(Default)]
+struct Direct {
+    seq: u16,
+    sample: u32,
+    previous: Previous,
 }
 
 struct Lease {
@@ -107,8 +122,24 @@ impl Hub {
     pub(super) fn add_link(&mut self, link: Link) -> Option<LinkSlots> {
         let Peer::Edge(edge) = link.peer() else { return None };
         let slots = LinkSlots::new(RefCell::new(Slots::new()));
-        self.links.insert(link.id(), LinkEntry { link, edge, slots: Rc::clone(&slots) });
+        let (path, down) = (PathState::default(), BatchWriter::media_down());
+        self.links.insert(link.id(), LinkEntry { link, edge, slots: Rc::clone(&slots), calls: 0, path, down });
         Some(slots)
+    }
+
+    /// The path of a link is to be used otherwise. While it is congested nobody comes in over it, and its calls encode lower.
+    pub(super) fn set_path(&mut self, link: u64, path: PathState) {
+        let Some(entry) = self.links.get_mut(&link) else { return };
+        let former = std::mem::replace(&mut entry.path, path);
+        let congested = path.is_congested();
+        if former.is_congested() == congested {
+            return;
+        }
+        tracing::warn!(edge = entry.edge.0, congested, closing = path.closing, "the path of a link");
+        for (&key, call) in self.calls.iter().filter(|(_, call)| call.link == link) {
+            self.control_or_later(call.worker, Control::Congested { key, congested });
+        }
+        self.grant_leases();
     }
 
     /// The link is gone: nobody hears its calls any more.
@@ -146,7 +177,15 @@ impl Hub {
             }
             self.end_call(now, key, "opened again");
         }
-        let Some(entry) = self.links.get(&link) else { return Err(Refusal::Overloaded) };
+        let Some(entry) = self.links.get_mut(&link) else { return Err(Refusal::Overloaded) };
+        if entry.path.is_congested() {
+            return Err(Refusal::Congested);
+        }
+        if entry.calls >= SESSIONS_PER_LINK {
+            return Err(Refusal::Overloaded);
+        }
+        let real_time = Model::named(&request.model).is_some_and(Model::is_real_time);
+        let direct = (real_time && request.downlink() == Downlink::Datagram).then(Direct::default);
         let edge = entry.edge;
         self.admission.take(edge)?;
         let key = CallKey(self.next_key);
@@ -159,8 +198,9 @@ impl Hub {
             self.admission.give_back(edge);
             return Err(Refusal::Overloaded);
         }
+        entry.calls += 1;
         let queues = CallQueues::start(entry.link.clone(), &self.sending);
-        self.calls.insert(key, CallEntry { opened: now, session, epoch, link, edge, slot, worker, queues });
+        self.calls.insert(key, CallEntry { opened: now, session, epoch, link, edge, slot, worker, queues, direct });
         self.sessions.insert(session, key);
         tracing::info!(%session, epoch = epoch.0, edge = edge.0, slot = slot.0, "call opened");
         Ok(slot)
@@ -197,6 +237,14 @@ impl Hub {
         // Outputs of a call that ended here meanwhile.
         let Some(call) = self.calls.get_mut(&key) else { return };
         let sent = match output {
+            CallOutput::UtteranceFrame { samples, payload, .. } if call.direct.is_some() => {
+                if let (Some(direct), Some(link)) = (&mut call.direct, self.links.get_mut(&call.link)) {
+                    let (slot, epoch) = (call.slot, call.epoch.low8());
+                    link.push_down(now, direct, slot, epoch, samples, &payload);
+                }
+                true
+            }
+            CallOutput::UtteranceStart(_) | CallOutput::UtteranceEnd { .. } if call.direct.is_some() => true,
             CallOutput::Message(message) => call.queues.message(message),
             CallOutput::UtteranceFrame { utterance, samples, payload } => {
                 if !call.queues.frame(utterance, samples, payload) {
@@ -218,6 +266,13 @@ impl Hub {
         }
     }
 
+    /// Lets frames that go by datagrams leave: after the last output of a turn.
+    pub(super) fn end_of_batch(&mut self, now: Instant) {
+        for entry in self.links.values_mut().filter(|entry| !entry.down.is_empty()) {
+            entry.link.send_datagram(entry.down.take(clock32_at(now)));
+        }
+    }
+
     /// Everything a call holds is given back. What is queued for the edge is still sent.
     pub(super) fn end_call(&mut self, now: Instant, key: CallKey, reason: &'static str) {
         let Some(call) = self.calls.remove(&key) else { return };
@@ -225,6 +280,9 @@ impl Hub {
         self.admission.give_back(call.edge);
         if let Some(link) = self.links.get(&call.link) {
             link.slots.borrow_mut().release(now, call.slot);
+        }
+        if let Some(link) = self.links.get_mut(&call.link) {
+            link.calls = link.calls.saturating_sub(1);
         }
         call.queues.finish();
         self.control_or_later(call.worker, Control::Forget { key });
@@ -259,12 +317,27 @@ impl Hub {
 
     /// Tells every edge what it may hold. A stream that nobody reads any more is forgotten.
     pub(super) fn grant_leases(&mut self) {
-        let admission = &self.admission;
-        self.leases.retain(|lease| {
-            let grant = LeaseGrant { seats: admission.lease(lease.edge), draining: admission.is_draining() };
+        let mut leases = std::mem::take(&mut self.leases);
+        leases.retain(|lease| {
+            let grant = LeaseGrant { seats: self.lease(lease.edge), draining: self.admission.is_draining() };
             // A full queue holds older grants; the next tick brings a fresh one.
             !matches!(lease.grants.try_send(grant), Err(mpsc::error::TrySendError::Closed(_)))
         });
+        self.leases = leases;
+    }
+
+    /// What an edge may hold here in total, over its links as they are. One of them carries its lease and no calls.
+    fn lease(&self, edge: EdgeId) -> u32 {
+        let links = || self.links.values().filter(|link| link.edge == edge);
+        let carrying = u32::try_from(links().count().saturating_sub(1).max(1)).unwrap_or(u32::MAX);
+        let congested = links().any(|link| link.path.is_congested());
+        self.admission.lease_over(edge, carrying, SESSIONS_PER_LINK, congested)
+    }
+
+    /// Links that are congested, closing, repeating.
+    pub(super) fn paths(&self) -> [usize; 3] {
+        let count = |which: fn(&PathState) -> bool| self.links.values().filter(|link| which(&link.path)).count();
+        [count(PathState::is_congested), count(|path| path.closing), count(|path| path.repeat)]
     }
 
     pub(super) fn worker(&self, index: usize) -> SharedWorker {
@@ -290,7 +363,7 @@ impl Hub {
     /// Seats granted to the edges that hold a lease, each edge counted once.
     pub(super) fn seats_leased(&self) -> u32 {
         let edges: std::collections::BTreeSet<EdgeId> = self.leases.iter().map(|lease| lease.edge).collect();
-        edges.into_iter().map(|edge| self.admission.lease(edge)).sum()
+        edges.into_iter().map(|edge| self.lease(edge)).sum()
     }
 
     pub(super) fn links(&self) -> usize {
@@ -303,6 +376,44 @@ impl Hub {
         let refused = to_worker.borrow_mut().control(control);
         if let Err(control) = refused {
             daemon::spawn_local(push_control(to_worker, control));
+        }
+    }
+}
+
+impl LinkEntry {
+    /// Puts a frame into the pending batch, behind the one before it where the link loses.
+    fn push_down(&mut self, now: Instant, direct: &mut Direct, slot: Slot, epoch: u8, samples: u32, payload: &[u8]) {
+        let frame = MediaUp {
+            slot,
+            epoch,
+            marker: false,
+            seq: direct.seq,
+            rtp_timestamp: direct.sample,
+            audio_level: None,
+            age_us: 0,
+            payload,
+        };
+        direct.seq = direct.seq.wrapping_add(1);
+        direct.sample = direct.sample.wrapping_add(samples);
+        if self.path.repeat {
+            let now_us = u64::try_from(now.saturating_duration_since(clock_base()).as_micros()).unwrap_or(u64::MAX);
+            if let Some(again) = direct.previous.before(now_us, &frame) {
+                self.push(now, &again);
+            }
+            direct.previous.keep(now_us, &frame);
+        } else {
+            direct.previous.forget();
+        }
+        self.push(now, &frame);
+    }
+
+    fn push(&mut self, now: Instant, frame: &MediaUp<'_>) {
+        if !self.down.push_frame(frame) {
+            if !self.down.is_empty() {
+                self.link.send_datagram(self.down.take(clock32_at(now)));
+            }
+            // What a client sent in one datagram fits one, except for a few bytes: such a frame is lost.
+            let _ = self.down.push_frame(frame);
         }
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use link::datagram::{Batch, parse};
 use link::proto::EdgeMessage;
-use link::quic::{Endpoint, Incoming, Link, QuicStream, SessionRx};
+use link::quic::{Endpoint, Incoming, Link, PathState, QuicStream, SessionRx};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -39,9 +39,8 @@ const METRICS_INTERVAL: Duration = Duration::from_millis(250);
 /// Calls that were told to end, and the peers that were told of the end of the links, have this long.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Datagrams between two looks at the link's round trip: each look copies the link's state, and a talking link brings 50
-/// datagrams per second at least.
-const TRANSIT_EVERY: u64 = 50;
+/// Datagrams read with one wake-up before other links get their turn, and before the workers are woken.
+const DATAGRAMS_PER_TURN: usize = 64;
 
 /// Outputs of one worker passed on before others get their turn.
 const OUTPUTS_PER_TURN: usize = 256;
@@ -172,12 +171,14 @@ async fn accept_links(hub: SharedHub, endpoint: Endpoint, control: mpsc::Sender<
         let Some(slots) = hub.borrow_mut().add_link(link.clone()) else { continue };
         tracing::info!(peer = %link.peer(), address = %link.remote_addr(), "link up");
         let datagrams = daemon::spawn_local(read_datagrams(Rc::clone(&hub), link.clone(), slots));
+        let path = daemon::spawn_local(follow_path(Rc::clone(&hub), link.id(), link.path()));
         let (hub, control) = (Rc::clone(&hub), control.clone());
         daemon::spawn_local(async move {
             let lost = accept_streams(&hub, &link, control).await;
             tracing::info!(peer = %link.peer(), reason = %lost, "link down");
             hub.borrow_mut().remove_link(Instant::now(), link.id());
             datagrams.abort();
+            path.abort();
         });
     }
 }
@@ -228,42 +229,55 @@ async fn read_session(hub: SharedHub, target: Target, mut stream: SessionRx<Edge
     hub.borrow_mut().end_call(Instant::now(), target.key, reason);
 }
 
+/// Tells the hub how a path is to be used, whenever that changes.
+async fn follow_path(hub: SharedHub, link: u64, mut path: watch::Receiver<PathState>) {
+    loop {
+        let state = *path.borrow_and_update();
+        hub.borrow_mut().set_path(link, state);
+        if path.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
 async fn read_datagrams(hub: SharedHub, link: Link, slots: LinkSlots) {
     let workers: Vec<SharedWorker> = hub.borrow().workers().to_vec();
     let mut touched = vec![false; workers.len()];
-    let mut transit_us = transit(&link);
-    for count in 1_u64.. {
-        let Ok(datagram) = link.read_datagram().await else { return };
-        if count.is_multiple_of(TRANSIT_EVERY) {
-            transit_us = transit(&link);
-        }
+    let mut datagrams = Vec::with_capacity(DATAGRAMS_PER_TURN);
+    while link.read_datagrams(DATAGRAMS_PER_TURN, &mut datagrams).await.is_ok() {
+        let now = Instant::now();
         let (mut stray, mut bad) = (0, 0);
-        let mut offer = |slot, media: &dyn Fn(CallKey) -> Media| match slots.borrow().get(slot) {
-            Some(target) => {
-                workers[target.worker].borrow_mut().media(media(target.key));
-                touched[target.worker] = true;
-            }
-            None => stray += 1,
-        };
-        match parse(&datagram) {
-            Ok(Batch::MediaUp { frames, .. }) => {
-                for frame in frames {
-                    match frame {
-                        Ok(frame) => offer(frame.slot, &|key| Media::Frame(owned(key, &datagram, &frame, transit_us))),
-                        Err(_) => bad += 1,
+        for datagram in datagrams.drain(..) {
+            let mut offer = |slot, media: &dyn Fn(CallKey) -> Media| match slots.borrow().get(slot) {
+                Some(target) => {
+                    workers[target.worker].borrow_mut().media(media(target.key));
+                    touched[target.worker] = true;
+                }
+                None => stray += 1,
+            };
+            match parse(&datagram) {
+                Ok(Batch::MediaUp { clock32, frames }) => {
+                    let transit_us = link.transit_us(now, clock32);
+                    for frame in frames {
+                        match frame {
+                            Ok(frame) => {
+                                offer(frame.slot, &|key| Media::Frame(owned(key, &datagram, &frame, transit_us)));
+                            }
+                            Err(_) => bad += 1,
+                        }
                     }
                 }
-            }
-            Ok(Batch::Playout { reports, .. }) => {
-                for report in reports {
-                    match report {
-                        Ok(report) => offer(report.slot, &|key| Media::Report { key, report }),
-                        Err(_) => bad += 1,
+                Ok(Batch::Playout { reports, .. }) => {
+                    for report in reports {
+                        match report {
+                            Ok(report) => offer(report.slot, &|key| Media::Report { key, report }),
+                            Err(_) => bad += 1,
+                        }
                     }
                 }
+                // Heartbeats end in the link; frames for clients come from here alone.
+                Ok(Batch::MediaDown { .. } | Batch::Heartbeat(_)) | Err(_) => bad += 1,
             }
-            // Heartbeats end in the link; frames for clients come from here alone.
-            Ok(Batch::MediaDown { .. } | Batch::Heartbeat(_)) | Err(_) => bad += 1,
         }
         if stray + bad > 0 {
             let counts = &mut hub.borrow_mut().counts;
@@ -275,12 +289,8 @@ async fn read_datagrams(hub: SharedHub, link: Link, slots: LinkSlots) {
                 worker.borrow().wake();
             }
         }
+        tokio::task::yield_now().await;
     }
-}
-
-/// Half a round trip on the link, for the timing of turns alone.
-fn transit(link: &Link) -> u32 {
-    u32::try_from(link.stats().rtt.as_micros() / 2).unwrap_or(u32::MAX)
 }
 
 /// The frame without its borrow: its payload shares the datagram's buffer.
@@ -308,6 +318,7 @@ async fn route_outputs(hub: SharedHub, mut outputs: rtrb::Consumer<FromWorker>, 
             hub.borrow_mut().output(Instant::now(), output);
             passed += 1;
         }
+        hub.borrow_mut().end_of_batch(Instant::now());
         if passed == OUTPUTS_PER_TURN {
             tokio::task::yield_now().await;
         } else if outputs.is_abandoned() {

@@ -96,7 +96,7 @@ fn edge<T>(request: &Request<T>) -> Result<EdgeId, Status> {
 fn refused(refusal: Refusal) -> Status {
     let code = match refusal {
         Refusal::NoSeat => Code::ResourceExhausted,
-        Refusal::Draining | Refusal::Overloaded => Code::Unavailable,
+        Refusal::Draining | Refusal::Overloaded | Refusal::Congested => Code::Unavailable,
         Refusal::Model => Code::NotFound,
         Refusal::StaleEpoch => Code::FailedPrecondition,
         Refusal::Malformed => Code::InvalidArgument,

@@ -37,6 +37,10 @@ impl Published {
         };
         gauge!("fronthaul_transceiver_calls").set(float(sum(|counts| &counts.calls)));
         gauge!("fronthaul_transceiver_links").set(size(hub.links()));
+        let [congested, closing, repeating] = hub.paths();
+        for (state, links) in [("congested", congested), ("closing", closing), ("repeating", repeating)] {
+            gauge!("fronthaul_transceiver_links_impaired", "state" => state).set(size(links));
+        }
         gauge!("fronthaul_transceiver_slots").set(size(slots));
         gauge!("fronthaul_transceiver_slots_quarantined").set(size(quarantined));
         gauge!("fronthaul_transceiver_seats_used").set(size(hub.calls()));
@@ -56,6 +60,7 @@ impl Published {
             ("stale", sum(|counts| &counts.stale)),
             ("ignored", sum(|counts| &counts.ignored)),
             ("ring_full", workers().map(|worker| worker.dropped()).sum()),
+            ("repeated", sum(|counts| &counts.repeated)),
             ("stray_frame", hub.counts.stray_frames),
             ("stray_stream", hub.counts.stray_streams),
             ("bad_datagram", hub.counts.bad_datagrams),
@@ -70,6 +75,7 @@ impl Published {
 fn describe() {
     describe_gauge!("fronthaul_transceiver_calls", "Calls that workers own");
     describe_gauge!("fronthaul_transceiver_links", "Links to edges, one per edge worker");
+    describe_gauge!("fronthaul_transceiver_links_impaired", "Links whose path is not as it should be, by state");
     describe_gauge!("fronthaul_transceiver_slots", "Slots that name a call, over all links");
     describe_gauge!("fronthaul_transceiver_slots_quarantined", "Slots that rest before they name another call");
     describe_gauge!("fronthaul_transceiver_seats_used", "Calls that hold a seat");

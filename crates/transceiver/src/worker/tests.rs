@@ -16,13 +16,13 @@ fn open(worker: &mut Worker, now: Instant, key: CallKey, model: &str) {
     assert!(worker.handle_control(now, Control::Open { key, request, slot, seed: 1 }));
 }
 
-fn frame(key: CallKey, epoch: u8) -> Media {
+fn frame(key: CallKey, epoch: u8, seq: u16) -> Media {
     Media::Frame(Frame {
         key,
         slot: Slot(1),
         epoch,
         marker: false,
-        seq: 1,
+        seq,
         rtp_timestamp: 960,
         audio_level: None,
         age_us: 0,
@@ -40,8 +40,10 @@ fn a_loopback_frame_comes_back_in_one_utterance() {
     let now = Instant::now();
     let mut worker = Worker::new(CallConfig::default());
     open(&mut worker, now, KEY, "loopback");
-    worker.handle_media(now, frame(KEY, 1)).unwrap();
-    worker.handle_media(now, frame(KEY, 1)).unwrap();
+    for seq in [1, 1, 2, 1] {
+        worker.handle_media(now, frame(KEY, 1, seq)).unwrap();
+    }
+    assert_eq!(worker.totals().repeated, 2);
     let seen = outputs(&mut worker);
     assert_eq!(seen.len(), 3);
     assert!(matches!(&seen[0], CallOutput::UtteranceStart(header) if header.utterance == 1 && header.slot == 1));
@@ -53,12 +55,12 @@ fn a_loopback_frame_comes_back_in_one_utterance() {
 fn frames_of_another_epoch_or_of_no_call_are_counted() {
     let now = Instant::now();
     let mut worker = Worker::new(CallConfig::default());
-    assert!(worker.handle_media(now, frame(KEY, 1)).is_err());
+    assert!(worker.handle_media(now, frame(KEY, 1, 1)).is_err());
     worker.drop_media();
     open(&mut worker, now, KEY, "loopback");
-    worker.handle_media(now, frame(KEY, 2)).unwrap();
+    worker.handle_media(now, frame(KEY, 2, 1)).unwrap();
     assert!(outputs(&mut worker).is_empty());
-    assert_eq!(worker.totals(), Totals { calls: 1, media: 0, stale: 2, ignored: 0 });
+    assert_eq!(worker.totals(), Totals { calls: 1, stale: 2, ..Totals::default() });
 }
 
 #[test]

@@ -165,6 +165,7 @@ impl Shell {
             (&counts.media, totals.media),
             (&counts.stale, totals.stale),
             (&counts.ignored, totals.ignored),
+            (&counts.repeated, totals.repeated),
         ] {
             count.store(value, Ordering::Relaxed);
         }
