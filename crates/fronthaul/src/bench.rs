@@ -11,6 +11,7 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use daemon::StartError;
 use loadgen::bench::{self, EchoKind, Options};
+use loadgen::link_bench::{self, Controller, LinkOptions};
 use serde::Serialize;
 
 /// What to measure.
@@ -22,6 +23,8 @@ pub(crate) enum BenchCommand {
     Path(PathOptions),
     /// Set-ups beside running calls: how many per second, and what a steady storm does to those that run.
     Setup(SetupOptions),
+    /// Two ends of a link, without callers, through a path that delays, loses and narrows.
+    Link(LinkBenchOptions),
     /// A server that runs already and answers offers posted to it with an echo.
     Peer(PeerOptions),
     /// The control by itself: a UDP echo on a free loopback port, which is printed.
@@ -109,6 +112,66 @@ pub(crate) struct PeerOptions {
     pid: Vec<u32>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct LinkBenchOptions {
+    /// Sessions; each sends 50 frames per second of 100 bytes both ways.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    sessions: u32,
+    /// Length of the measured window, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 20.0)]
+    seconds: f64,
+    /// Datagrams lost in each direction, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    loss: f64,
+    /// Round trip of the path, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 40.0)]
+    rtt_ms: f64,
+    /// Bottleneck of each direction, in kbit/s, with a queue of 100 ms.
+    #[arg(long, value_name = "KBIT")]
+    rate_kbit: Option<u64>,
+    /// Of the losses.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Congestion controller of both ends: ours, or what QUIC stacks use by default.
+    #[arg(long, value_enum, default_value = "voice")]
+    controller: LinkController,
+    /// Print one JSON object instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LinkController {
+    Voice,
+    Cubic,
+    NewReno,
+}
+
+impl LinkBenchOptions {
+    fn options(&self) -> anyhow::Result<LinkOptions> {
+        let duration = Duration::try_from_secs_f64(self.seconds).context("--seconds is no length of time")?;
+        let rtt = Duration::try_from_secs_f64(self.rtt_ms / 1000.0).context("--rtt-ms is no length of time")?;
+        anyhow::ensure!(self.sessions > 0, "--sessions 0 measures nothing; choose 1 or more");
+        anyhow::ensure!(!duration.is_zero(), "--seconds 0 measures nothing; choose 1 or more");
+        anyhow::ensure!((0.0..=100.0).contains(&self.loss), "--loss is a share: give 0 to 100");
+        anyhow::ensure!(self.rate_kbit != Some(0), "--rate-kbit 0 lets nothing through; choose 1 or more");
+        let controller = match self.controller {
+            LinkController::Voice => Controller::Voice,
+            LinkController::Cubic => Controller::Cubic,
+            LinkController::NewReno => Controller::NewReno,
+        };
+        Ok(LinkOptions {
+            sessions: self.sessions,
+            duration,
+            loss: self.loss / 100.0,
+            rtt,
+            rate_kbit: self.rate_kbit,
+            seed: self.seed,
+            controller,
+        })
+    }
+}
+
 impl Common {
     fn options(&self) -> anyhow::Result<Options> {
         let duration = Duration::try_from_secs_f64(self.seconds).context("--seconds is no length of time")?;
@@ -167,6 +230,7 @@ async fn measure(command: BenchCommand) -> anyhow::Result<()> {
             anyhow::ensure!(options.storm > 0.0, "--storm must be above 0");
             print(&bench::setup(&options.common.options()?, options.storm).await?, options.common.json)
         }
+        BenchCommand::Link(options) => print(&link_bench::run(&options.options()?)?, options.json),
         BenchCommand::Peer(options) => {
             print(&bench::peer(&options.common.options()?, &options.url, &options.pid).await?, options.common.json)
         }

@@ -6,9 +6,12 @@
 //!
 //! A [`bench`] drives thousands of callers from one thread and says what the server under test costs.
 //!
+//! [`link_bench`] runs both ends of a link through the proxy, without callers.
+//!
 //! Invariant: traffic goes to the given addresses alone, and every run ends by itself.
 
 pub mod bench;
 pub mod caller;
+pub mod link_bench;
 pub mod proxy;
 pub mod speech;

@@ -1,4 +1,5 @@
-//! A UDP proxy that delays each direction, drops a share of the datagrams and writes down each of them.
+//! A UDP proxy that delays each direction, drops a share of the datagrams, lets through no more than a bottleneck would, and
+//! writes down each of them.
 //!
 //! One task per client and direction keeps the order, as a path does. The log is taken at the client's side of the proxy:
 //! what the client sent when it arrives here, what it gets when it leaves here.
@@ -30,12 +31,60 @@ pub struct Config {
     pub delay: Duration,
     /// Dropped share of each direction, 0..=1.
     pub loss: f64,
+    /// The bottleneck of each direction of each client; `None`: there is none.
+    pub rate: Option<Rate>,
     /// Feeds the losses.
     pub seed: u64,
     /// One JSON object per datagram and line.
     pub log: Option<PathBuf>,
     /// Extension id of RFC 6464 audio levels in the clients' offers.
     pub audio_level_id: u8,
+}
+
+/// A bottleneck: datagrams leave one after the other, and those that find its queue full are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// How fast it is. At least 1.
+    pub bytes_per_second: u64,
+    /// What may wait at it, besides the datagram that is on the wire.
+    pub queue_bytes: u64,
+}
+
+impl Rate {
+    /// A queue of 100 ms, as routers are set up with.
+    pub const QUEUE: Duration = Duration::from_millis(100);
+
+    /// So many kbit/s, with a queue that takes as long to run empty.
+    #[must_use]
+    pub fn of_kbit(kbit: u64, queue: Duration) -> Self {
+        let bytes_per_second = (kbit * 125).max(1);
+        let queue_ms = u64::try_from(queue.as_millis()).unwrap_or(u64::MAX);
+        Self { bytes_per_second, queue_bytes: bytes_per_second.saturating_mul(queue_ms) / 1000 }
+    }
+}
+
+/// One direction's bottleneck at work.
+struct Bottleneck {
+    rate: Option<Rate>,
+    free_at: Instant,
+}
+
+impl Bottleneck {
+    fn new(rate: Option<Rate>, now: Instant) -> Self {
+        Self { rate, free_at: now }
+    }
+
+    /// When a datagram of `bytes` that comes now has left; `None`: it finds no room.
+    fn pass(&mut self, now: Instant, bytes: usize) -> Option<Instant> {
+        let Some(Rate { bytes_per_second, queue_bytes }) = self.rate else { return Some(now) };
+        let waits = self.free_at.saturating_duration_since(now);
+        if waits.as_nanos() * u128::from(bytes_per_second) > u128::from(queue_bytes) * 1_000_000_000 {
+            return None;
+        }
+        let on_wire = Duration::from_secs(1) * u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.free_at = self.free_at.max(now) + on_wire.div_f64(bytes_per_second as f64);
+        Some(self.free_at)
+    }
 }
 
 /// One datagram in the log.
@@ -71,7 +120,7 @@ type Log = Option<Arc<Mutex<std::fs::File>>>;
 pub async fn run(config: Config) -> io::Result<()> {
     let log: Log = config.log.as_ref().map(std::fs::File::create).transpose()?.map(|file| Arc::new(Mutex::new(file)));
     let socket = Arc::new(UdpSocket::bind(config.listen).await?);
-    let mut clients: HashMap<SocketAddr, mpsc::Sender<(Instant, Vec<u8>)>> = HashMap::new();
+    let mut clients: HashMap<SocketAddr, (mpsc::Sender<(Instant, Vec<u8>)>, Bottleneck)> = HashMap::new();
     let mut dice = StdRng::seed_from_u64(config.seed);
     let mut buffer = [0; 2048];
     loop {
@@ -82,14 +131,17 @@ pub async fn run(config: Config) -> io::Result<()> {
         if dropped {
             continue;
         }
-        let up = match clients.entry(client) {
+        let (up, bottleneck) = match clients.entry(client) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::hash_map::Entry::Vacant(slot) => {
-                slot.insert(serve(client, socket.clone(), config.clone(), log.clone()).await?)
+                let up = serve(client, socket.clone(), config.clone(), log.clone()).await?;
+                slot.insert((up, Bottleneck::new(config.rate, Instant::now())))
             }
         };
-        // A full queue drops the newest: the proxy stands for a path, which has no memory beyond its delay.
-        let _ = up.try_send((Instant::now() + config.delay, datagram.to_vec()));
+        if let Some(leaves) = bottleneck.pass(Instant::now(), datagram.len()) {
+            // A full queue drops the newest: the proxy stands for a path, which has no memory beyond its delay.
+            let _ = up.try_send((leaves + config.delay, datagram.to_vec()));
+        }
     }
 }
 
@@ -114,15 +166,18 @@ async fn serve(
         }
     });
     let seed = config.seed.wrapping_add(u64::from(client.port()));
-    let delay = config.delay;
-    let loss = config.loss;
+    let (delay, loss) = (config.delay, config.loss);
+    let mut bottleneck = Bottleneck::new(config.rate, Instant::now());
     tokio::spawn(async move {
         let mut dice = StdRng::seed_from_u64(seed);
         let mut buffer = [0; 2048];
         loop {
             let Ok(length) = upstream.recv(&mut buffer).await else { continue };
-            if !dice.random_bool(loss) {
-                let _ = down.try_send((Instant::now() + delay, buffer[..length].to_vec()));
+            if dice.random_bool(loss) {
+                continue;
+            }
+            if let Some(leaves) = bottleneck.pass(Instant::now(), length) {
+                let _ = down.try_send((leaves + delay, buffer[..length].to_vec()));
             }
         }
     });
@@ -222,13 +277,26 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_bottleneck_lets_its_rate_through_and_drops_what_finds_its_queue_full() {
+        let now = Instant::now();
+        // 80 kbit/s: 100 bytes take 10 ms, and 300 bytes may wait.
+        let mut bottleneck = Bottleneck::new(Some(Rate { bytes_per_second: 10_000, queue_bytes: 300 }), now);
+        let passed: Vec<Option<u128>> = (0..6).map(|_| Some((bottleneck.pass(now, 100)? - now).as_millis())).collect();
+        assert_eq!(passed, [Some(10), Some(20), Some(30), Some(40), None, None]);
+        let later = now + Duration::from_millis(20);
+        assert_eq!(bottleneck.pass(later, 100), Some(now + Duration::from_millis(50)));
+        assert_eq!(Rate::of_kbit(80, Duration::from_millis(30)), Rate { bytes_per_second: 10_000, queue_bytes: 300 });
+        assert_eq!(Bottleneck::new(None, now).pass(now, 1), Some(now));
+    }
+
     #[tokio::test]
     async fn both_directions_are_delayed_and_keep_their_order() {
         let edge = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let free = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let delay = Duration::from_millis(30);
         let to = edge.local_addr().unwrap();
-        let config = Config { listen: free, to, delay, loss: 0.0, seed: 1, log: None, audio_level_id: 1 };
+        let config = Config { listen: free, to, delay, loss: 0.0, rate: None, seed: 1, log: None, audio_level_id: 1 };
         let proxy = tokio::spawn(run(config));
         let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         client.connect(free).await.unwrap();

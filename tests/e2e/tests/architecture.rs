@@ -17,7 +17,7 @@ const MAY_IMPORT: [(&str, &[&str]); 11] = [
     ("sim", &[]),
     ("edge", &["rtc", "link", "net", "daemon"]),
     ("transceiver", &["voice", "realtime", "link", "net", "daemon"]),
-    ("loadgen", &["net", "voice"]),
+    ("loadgen", &["link", "net", "voice"]),
     ("fronthaul", &["edge", "transceiver", "loadgen", "daemon", "net"]),
 ];
 

@@ -23,6 +23,9 @@ struct Options {
     /// Share of datagrams lost in each direction, in percent.
     #[arg(long, default_value_t = 0.0)]
     loss_percent: f64,
+    /// Bottleneck of each direction in kbit/s, with a queue of 100 ms.
+    #[arg(long)]
+    rate_kbit: Option<u64>,
     /// Seed of the losses.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -43,6 +46,7 @@ async fn main() -> anyhow::Result<()> {
         to: options.to,
         delay: Duration::from_millis(options.delay_ms),
         loss: options.loss_percent / 100.0,
+        rate: options.rate_kbit.map(|kbit| proxy::Rate::of_kbit(kbit, proxy::Rate::QUEUE)),
         seed: options.seed,
         log: options.log,
         audio_level_id: options.audio_level_id,
