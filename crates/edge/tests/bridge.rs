@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::Rig;
 use edge::worker::{CloseCause, Gauges, LinkInput, Output};
-use link::datagram::{Batch, parse};
+use link::datagram::{Batch, MediaUp, parse};
 use link::ids::{Epoch, SessionId, Slot, TransceiverId, UtteranceId};
 use link::proto::{
     ChannelMessage, EdgeMessage, Flush, OpenRequest, Pause, TransceiverMessage, UtteranceHeader, edge_message,
@@ -302,4 +302,50 @@ fn a_hang_up_tells_the_transceiver_why() {
     rig.settle();
     assert!(matches!(&messages(&rig)[..], [edge_message::Kind::Closed(closed)] if closed.reason == "hang_up"));
     assert_eq!(released(&rig), [(A, 1)]);
+}
+
+fn direct(rig: &mut Rig, epoch: u8, seq: u16) {
+    let payload = [u8::try_from(seq).unwrap(), 0];
+    let frame = MediaUp {
+        slot: SLOT,
+        epoch,
+        marker: false,
+        seq,
+        rtp_timestamp: u32::from(seq) * 960,
+        audio_level: None,
+        age_us: 0,
+        payload: &payload,
+    };
+    give(rig, A, LinkInput::Direct(frame));
+}
+
+#[test]
+fn a_frame_by_datagram_leaves_at_once_and_once_and_at_its_epoch_alone() {
+    let (mut rig, _) = opened("parrot");
+    rig.run_for(Duration::from_millis(200));
+    let came = rig.now;
+    for seq in [1, 2, 1, 3, 2] {
+        direct(&mut rig, 1, seq);
+    }
+    let stale = rig.workers[0].stats().stale_frames;
+    direct(&mut rig, 2, 4);
+    assert_eq!(rig.workers[0].stats().stale_frames, stale + 1);
+    rig.run_for(Duration::from_millis(100));
+    assert_eq!(heard(&rig), [1, 2, 3]);
+    assert!(sounds(&rig).iter().all(|(at, _)| *at <= came + Duration::from_millis(15)), "no pacer holds them");
+}
+
+#[test]
+fn on_a_link_that_loses_the_frame_before_goes_again_with_the_next() {
+    let (mut rig, _) = opened("parrot");
+    rig.run_for(Duration::from_millis(50));
+    for (tag, repeat) in [(1, true), (2, true), (3, true), (4, false), (5, false)] {
+        give(&mut rig, A, LinkInput::Path { repeat });
+        rig.client.speak(rig.now, &[tag, 0]);
+        rig.run_for(Duration::from_millis(20));
+    }
+    let frames = uplink(&rig);
+    assert_eq!(frames.iter().map(|f| f.0).collect::<Vec<_>>(), [1, 1, 2, 2, 3, 4, 5]);
+    assert!(frames[1].1 >= 15, "what goes again says how old it is: {frames:?}");
+    assert_eq!(rig.workers[0].stats().repeated, 2);
 }

@@ -348,21 +348,25 @@ fn push(writer: &mut BatchWriter, link: &Link, now: Instant, frame: &MediaUp<'_>
 async fn receive(run: Rc<RefCell<Run>>, end: usize, link: Link) {
     let mut datagrams: Vec<Bytes> = Vec::with_capacity(DATAGRAMS_PER_TURN);
     while link.read_datagrams(DATAGRAMS_PER_TURN, &mut datagrams).await.is_ok() {
-        let nanos = u64::try_from(clock_base().elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let way = &mut run.borrow_mut().ways[1 - end];
-        for datagram in datagrams.drain(..) {
-            let Ok(Batch::MediaUp { frames, .. } | Batch::MediaDown { frames, .. }) = parse(&datagram) else {
-                continue;
-            };
-            for frame in frames.flatten() {
-                let fresh = way.seen.get_mut(frame.slot.0 as usize).is_some_and(|seen| seen.fresh(frame.seq));
-                if let (true, Some((sent, [1, ..]))) = (fresh, frame.payload.split_first_chunk()) {
-                    let took = nanos.saturating_sub(u64::from_be_bytes(*sent));
-                    way.times.push(u32::try_from(took).unwrap_or(u32::MAX));
-                }
+        take(&mut run.borrow_mut().ways[1 - end], &mut datagrams);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Notes the frames of a turn that are fresh.
+fn take(way: &mut Way, datagrams: &mut Vec<Bytes>) {
+    let nanos = u64::try_from(clock_base().elapsed().as_nanos()).unwrap_or(u64::MAX);
+    for datagram in datagrams.drain(..) {
+        let Ok(Batch::MediaUp { frames, .. } | Batch::MediaDown { frames, .. }) = parse(&datagram) else {
+            continue;
+        };
+        for frame in frames.flatten() {
+            let fresh = way.seen.get_mut(frame.slot.0 as usize).is_some_and(|seen| seen.fresh(frame.seq));
+            if let (true, Some((sent, [1, ..]))) = (fresh, frame.payload.split_first_chunk()) {
+                let took = nanos.saturating_sub(u64::from_be_bytes(*sent));
+                way.times.push(u32::try_from(took).unwrap_or(u32::MAX));
             }
         }
-        tokio::task::yield_now().await;
     }
 }
 

@@ -4,11 +4,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use link::datagram::{BatchWriter, MediaUp};
+use link::datagram::{Batch, BatchWriter, MediaUp, parse};
 use link::identity::{NodeIdentity, Role};
 use link::ids::{EdgeId, Slot, TransceiverId};
 use link::proto::{
-    ChannelOpened, Closed, EdgeMessage, HelloRequest, LeaseGrant, LeaseRequest, OpenRequest, ReleaseRequest,
+    ChannelOpened, Closed, Downlink, EdgeMessage, HelloRequest, LeaseGrant, LeaseRequest, OpenRequest, ReleaseRequest,
     SessionHeader, edge_message, transceiver_message,
 };
 use link::quic::{Endpoint, Incoming, Link};
@@ -126,6 +126,38 @@ async fn a_call_is_opened_told_of_its_session_and_looped_back() {
         .unwrap();
     assert_eq!(rx.recv().await.unwrap(), None, "the session stream ends with the call");
     assert_eq!(frames.recv().await, None);
+}
+
+#[tokio::test]
+async fn where_the_edge_asks_for_datagrams_real_time_audio_comes_by_them_and_repetitions_do_not() {
+    let state = StateDir::new("direct");
+    let transceiver = start(&state, 4);
+    let (_endpoint, link) = dial(&state, &transceiver, 1).await;
+    let asked = OpenRequest { downlink: Downlink::Datagram.into(), ..request(11, 1, "loopback") };
+    let slot = Slot(link.control().open(asked).await.unwrap().into_inner().slot);
+    let header = SessionHeader { session: 11, epoch: 1, slot: slot.0 };
+    let _stream = link.open_session(&header).await.unwrap();
+    let mut came = Vec::new();
+    for seq in [0, 1, 0, 2, 1_u16] {
+        let payload = [8, u8::try_from(seq).unwrap()];
+        let (rtp_timestamp, age_us) = (u32::from(seq) * 960, 0);
+        let frame =
+            MediaUp { slot, epoch: 1, marker: false, seq, rtp_timestamp, audio_level: None, age_us, payload: &payload };
+        let mut batch = BatchWriter::media_up();
+        assert!(batch.push_frame(&frame));
+        link.send_datagram(batch.take(0));
+    }
+    while came.len() < 3 {
+        let datagram = tokio::time::timeout(Duration::from_secs(20), link.read_datagram()).await.unwrap().unwrap();
+        let Ok(Batch::MediaDown { frames, .. }) = parse(&datagram) else { panic!("{datagram:?}") };
+        came.extend(frames.map(|frame| {
+            let frame = frame.unwrap();
+            (frame.slot, frame.epoch, frame.seq, frame.rtp_timestamp, frame.payload[1])
+        }));
+    }
+    assert_eq!(came, [(slot, 1, 0, 0, 0), (slot, 1, 1, 960, 1), (slot, 1, 2, 1920, 2)]);
+    let more = tokio::time::timeout(Duration::from_millis(300), link.read_datagram()).await;
+    assert!(more.is_err(), "a repetition came back: {more:?}");
 }
 
 #[tokio::test]

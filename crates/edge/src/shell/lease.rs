@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use link::ids::{EdgeId, TransceiverId};
 use link::proto::LeaseRequest;
-use link::quic::{Endpoint, Link};
+use link::quic::{Endpoint, Link, LinkLost};
 use tokio::time::{sleep, timeout};
 
 use super::links::hello;
@@ -35,7 +35,10 @@ pub(super) async fn keep(
             Ok(link) => {
                 backoff = FIRST_BACKOFF;
                 told = false;
-                let Err(reason) = hold(&link, edge, transceiver, &seats).await;
+                let reason = tokio::select! {
+                    Err(reason) = hold(&link, edge, transceiver, &seats) => reason,
+                    lost = read(&link) => lost.to_string(),
+                };
                 seats.lapse(transceiver);
                 reason
             }
@@ -48,6 +51,15 @@ pub(super) async fn keep(
         }
         sleep(backoff).await;
         backoff = (backoff * 2).min(LAST_BACKOFF);
+    }
+}
+
+/// Reads the datagrams of a link that carries no calls: its heartbeats, which end in the link.
+async fn read(link: &Link) -> LinkLost {
+    loop {
+        if let Err(lost) = link.read_datagram().await {
+            return lost;
+        }
     }
 }
 

@@ -45,8 +45,10 @@ const REPEAT_NO_MORE_PPM: u64 = 1_000;
 /// is borne, as less sending would not mend it.
 const PATIENCE: u32 = 5;
 const UNBEARABLE_PERCENT: u64 = 20;
-/// Ticks in which a collapse shows.
+/// Ticks in which a collapse shows by its losses.
 const COLLAPSE_TICKS: usize = 3;
+/// Ticks that are remembered: [`UNANSWERED`] and a round trip of 400 ms.
+const TICKS: usize = 8;
 const COLLAPSE_BYTES: u64 = 16 * 1024;
 /// Unanswered sending, beyond the least round trip. A peer that did not run for as long looks the same.
 const UNANSWERED: Duration = Duration::from_millis(400);
@@ -67,7 +69,7 @@ pub struct VoiceController {
     repeat: bool,
     tick_at: Instant,
     tick: Tick,
-    recent: [Tick; COLLAPSE_TICKS],
+    recent: [Tick; TICKS],
     in_flight: u64,
     last_rtt: Duration,
     mtu: u64,
@@ -112,7 +114,7 @@ impl VoiceController {
             repeat: false,
             tick_at: now + TICK,
             tick: Tick::default(),
-            recent: [Tick::default(); COLLAPSE_TICKS],
+            recent: [Tick::default(); TICKS],
             in_flight: 0,
             last_rtt: Duration::ZERO,
             mtu: mtu.into(),
@@ -163,17 +165,20 @@ impl VoiceController {
 
     /// Most of what goes into the path does not come out, or not for long.
     fn collapsed(&self) -> bool {
-        let ticks = self.recent.iter().chain([&self.tick]);
+        let ticks = self.recent[..COLLAPSE_TICKS].iter().chain([&self.tick]);
         let (lost, acked) = ticks.fold((0, 0), |(lost, acked), tick| (lost + tick.lost, acked + tick.acked));
-        let patience = self.least_rtt() + UNANSWERED;
-        let unanswered = self.in_flight > self.sent_within(patience);
+        // More is under way than was sent of late: something older is.
+        let patience = (self.least_rtt() + UNANSWERED).as_micros().div_ceil(TICK.as_micros());
+        let patience = usize::try_from(patience).unwrap_or(TICKS).min(TICKS);
+        let sent: u64 = self.recent[..patience].iter().chain([&self.tick]).map(|tick| tick.sent).sum();
+        let unanswered = self.in_flight > sent;
         (lost >= COLLAPSE_BYTES && lost > acked) || (self.in_flight >= COLLAPSE_BYTES && unanswered)
     }
 
     /// What is sent in such a time, as things go.
     fn sent_within(&self, time: Duration) -> u64 {
         let sent: u64 = self.recent.iter().map(|tick| tick.sent).sum();
-        let span = TICK.as_micros() * COLLAPSE_TICKS as u128;
+        let span = TICK.as_micros() * TICKS as u128;
         u64::try_from(u128::from(sent) * time.as_micros() / span).unwrap_or(u64::MAX)
     }
 
