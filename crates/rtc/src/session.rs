@@ -192,6 +192,12 @@ impl Session {
         Some(Transmit { path })
     }
 
+    /// Whether there is neither an event nor a datagram to poll.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.events.is_empty() && self.transmits.is_empty()
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

@@ -1,7 +1,7 @@
 //! HTTP beside the media loop: a few threads that post offers and hang up.
 
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::thread;
 use std::time::Duration;
 
@@ -25,14 +25,16 @@ pub(crate) struct Answered {
 /// Posts offers to one URL.
 pub(crate) struct Dialer {
     requests: Sender<Request>,
-    answers: Receiver<Answered>,
+    /// A lock that the media loop only tries: a channel would have it wait for a thread of lower priority that is about to
+    /// put something in.
+    answers: Arc<Mutex<Vec<Answered>>>,
 }
 
 impl Dialer {
     /// Threads that end with the dialer. `url` takes `application/sdp` and gives 201 with an answer.
     pub(crate) fn new(url: &str) -> Self {
         let (requests, taken) = mpsc::channel();
-        let (answered, answers) = mpsc::channel();
+        let answers = Arc::new(Mutex::new(Vec::new()));
         let taken = Arc::new(Mutex::new(taken));
         let agent = ureq::Agent::new_with_config(
             ureq::Agent::config_builder()
@@ -42,7 +44,8 @@ impl Dialer {
                 .build(),
         );
         for _ in 0..THREADS {
-            let (agent, url, taken, answered) = (agent.clone(), url.to_owned(), Arc::clone(&taken), answered.clone());
+            let (agent, url, taken, answered) =
+                (agent.clone(), url.to_owned(), Arc::clone(&taken), Arc::clone(&answers));
             thread::spawn(move || {
                 // The media loop comes first; it may be in the real-time class, from which this thread was started.
                 let _ = net::pin::current_thread_real_time(0);
@@ -60,13 +63,16 @@ impl Dialer {
         let _ = self.requests.send(Request::HangUp { location });
     }
 
-    /// The next answer that is there.
-    pub(crate) fn answer(&self) -> Option<Answered> {
-        self.answers.try_recv().ok()
+    /// The answers that are there.
+    pub(crate) fn answers(&self) -> Vec<Answered> {
+        match self.answers.try_lock() {
+            Ok(mut answers) => std::mem::take(&mut *answers),
+            Err(TryLockError::WouldBlock | TryLockError::Poisoned(_)) => Vec::new(),
+        }
     }
 }
 
-fn serve(agent: &ureq::Agent, url: &str, requests: &Mutex<Receiver<Request>>, answers: &Sender<Answered>) {
+fn serve(agent: &ureq::Agent, url: &str, requests: &Mutex<Receiver<Request>>, answers: &Mutex<Vec<Answered>>) {
     loop {
         let next = match requests.lock() {
             Ok(requests) => requests.recv(),
@@ -74,9 +80,9 @@ fn serve(agent: &ureq::Agent, url: &str, requests: &Mutex<Receiver<Request>>, an
         };
         match next {
             Ok(Request::Offer { caller, sdp }) => {
-                if answers.send(Answered { caller, result: post(agent, url, &sdp) }).is_err() {
-                    return;
-                }
+                let answered = Answered { caller, result: post(agent, url, &sdp) };
+                let Ok(mut answers) = answers.lock() else { return };
+                answers.push(answered);
             }
             Ok(Request::HangUp { location }) => {
                 // The server may have ended it by itself.

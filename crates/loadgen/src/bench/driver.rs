@@ -86,8 +86,6 @@ pub(crate) struct Storm {
     pub(crate) per_second: f64,
     /// Calls that are being set up at once, at most.
     pub(crate) at_once: usize,
-    /// The first flow that the storm may use; those before run on.
-    pub(crate) first: usize,
 }
 
 /// See the module.
@@ -109,6 +107,8 @@ pub(crate) struct Driver {
     failures: Vec<anyhow::Error>,
     lost_calls: u64,
     setting_up: usize,
+    /// The calls of a storm that are under way.
+    storming: Vec<usize>,
 }
 
 impl Driver {
@@ -134,6 +134,7 @@ impl Driver {
             failures: Vec::new(),
             lost_calls: 0,
             setting_up: 0,
+            storming: Vec::new(),
         })
     }
 
@@ -259,19 +260,28 @@ impl Driver {
         self.settle(Duration::from_millis(200)).await
     }
 
-    /// Begins as many calls of a storm as are due; gives how many were begun in all.
+    /// Ends the calls of a storm that are up and begins as many as are due; gives how many were begun in all. Each has an
+    /// address of its own: what the server still says to a call that ended must not reach the next.
     fn feed(&mut self, storm: Storm, elapsed: Duration, mut begun: u32) -> anyhow::Result<u32> {
-        for index in storm.first..self.flows.len() {
-            if self.flows[index].as_ref().is_some_and(|flow| flow.pulse.as_ref().is_some_and(Pulse::heard)) {
-                self.end(index);
+        let up = |flow: &Flow| flow.pulse.as_ref().is_some_and(Pulse::heard);
+        let mut index = self.storming.len();
+        while index > 0 {
+            index -= 1;
+            let call = self.storming[index];
+            match &self.flows[call] {
+                Some(flow) if up(flow) => {
+                    self.end(call);
+                    self.storming.swap_remove(index);
+                }
+                Some(_) => {}
+                None => drop(self.storming.swap_remove(index)),
             }
         }
         let due = |begun: u32| storm.per_second == 0.0 || f64::from(begun) < elapsed.as_secs_f64() * storm.per_second;
         while self.setting_up < storm.at_once && due(begun) {
-            let free = (storm.first..self.flows.len()).find(|index| self.flows[*index].is_none());
-            let index = free.unwrap_or_else(|| self.flows.len().max(storm.first));
-            self.flows.resize_with(self.flows.len().max(index + 1), || None);
-            self.dial(index)?;
+            self.flows.push(None);
+            self.dial(self.flows.len() - 1)?;
+            self.storming.push(self.flows.len() - 1);
             begun += 1;
         }
         Ok(begun)
@@ -393,7 +403,8 @@ impl Driver {
     }
 
     fn take_answers(&mut self) {
-        while let Some(answered) = self.dialer.as_ref().and_then(Dialer::answer) {
+        let answers = self.dialer.as_ref().map(Dialer::answers).unwrap_or_default();
+        for answered in answers {
             let now = Instant::now();
             let Some(Flow { kind: Kind::Call(call), .. }) =
                 self.flows.get_mut(answered.caller).and_then(Option::as_mut)

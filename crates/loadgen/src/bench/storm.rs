@@ -67,12 +67,12 @@ pub async fn setup(options: &Options, per_second: f64) -> anyhow::Result<SetupRe
     driver.settle(Duration::from_secs(1)).await?;
 
     let (quiet, idle_cpu) = window(&mut driver, &edge, options.duration, None, "running calls").await?;
-    let flood = Storm { per_second: 0.0, at_once: AT_ONCE, first: sessions };
+    let flood = Storm { per_second: 0.0, at_once: AT_ONCE };
     let (fast, fast_cpu) =
         window(&mut driver, &edge, options.duration, Some(flood), "set-ups one after the other").await?;
     driver.settle(Duration::from_secs(1)).await?;
     let failure = driver.failure().map(|error| format!("{error:#}"));
-    let steady = Storm { per_second, at_once: 512, first: sessions };
+    let steady = Storm { per_second, at_once: 512 };
     let (storm, _) = window(&mut driver, &edge, options.duration, Some(steady), "steady storm").await?;
     let failure = failure.or_else(|| driver.failure().map(|error| format!("{error:#}")));
     driver.hang_up().await?;
