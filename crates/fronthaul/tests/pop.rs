@@ -328,7 +328,7 @@ fn a_killed_edge_takes_its_own_calls_along_and_no_others() {
         let ended = || metric(transceiver, "fronthaul_transceiver_calls_ended_total");
         eventually("the dead edge's call is over at the transceiver", Duration::from_secs(30), || ended() >= 1.0)
     });
-    let (spoken, heard) = (other.spoken, other.heard.len());
+    let (settled, spoken, heard) = (Instant::now(), other.spoken, other.heard.len());
     while killed.elapsed() < Duration::from_secs(4) || !over.is_finished() {
         other.turn();
         doomed.turn();
@@ -337,7 +337,7 @@ fn a_killed_edge_takes_its_own_calls_along_and_no_others() {
     println!(
         "over after {:?}; the other call heard {heard} of {spoken} frames, longest gap {:?}",
         over.join().unwrap(),
-        other.gap_since(killed)
+        other.gap_since(settled)
     );
     let lost = pop.transceiver.metric("fronthaul_transceiver_calls_ended_total{reason=\"link_lost\"}")
         + pop.transceiver.metric("fronthaul_transceiver_calls_ended_total{reason=\"session_stream_lost\"}");
