@@ -14,6 +14,9 @@ use tokio::net::UdpSocket;
 
 const FRAME: Duration = Duration::from_millis(20);
 
+/// For the last frames of a stretch of talk to come back.
+const LAST: Duration = Duration::from_millis(100);
+
 /// How long a set-up may take.
 const CONNECT: Duration = Duration::from_secs(15);
 
@@ -132,6 +135,15 @@ impl Caller {
         Ok(())
     }
 
+    /// Hears the last frames, which are on their way back.
+    pub(crate) async fn hear_out(&mut self) -> anyhow::Result<()> {
+        let end = Instant::now() + LAST;
+        while Instant::now() < end {
+            self.turn(end).await?;
+        }
+        Ok(())
+    }
+
     /// Hangs up, and waits until that is answered.
     pub(crate) async fn hang_up(self) -> anyhow::Result<()> {
         let url = format!("{}{}", self.url, self.location);
@@ -146,6 +158,8 @@ impl Caller {
         let Some(writer) = self.rtc.writer(self.mid) else { bail!("the audio line is gone") };
         let Some(opus) = writer.payload_params().next().map(|params| params.pt()) else { bail!("no Opus agreed") };
         writer.write(opus, now, MediaTime::new(self.media_time, Frequency::FORTY_EIGHT_KHZ), payload)?;
+        // It leaves at once, not when str0m is asked next.
+        self.rtc.handle_input(Input::Timeout(now))?;
         self.media_time += 960;
         let mut heard = self.heard.borrow_mut();
         heard.sent += 1;
