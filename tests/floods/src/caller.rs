@@ -62,8 +62,20 @@ pub(crate) async fn call_and_hang_up(url: String) -> anyhow::Result<()> {
     }
 }
 
-/// A client with its offer.
+/// A client with its offer. str0m draws three characters for each mid, and in many thousand offers two of one are equal now
+/// and then: such an offer is refused, rightly, so another one is made.
 fn offer(local: SocketAddr) -> anyhow::Result<(Rtc, Mid, String, SdpPendingOffer)> {
+    loop {
+        let made = one_offer(local)?;
+        let mut mids: Vec<&str> = made.2.lines().filter_map(|line| line.strip_prefix("a=mid:")).collect();
+        mids.sort_unstable();
+        if mids.windows(2).all(|pair| pair[0] != pair[1]) {
+            return Ok(made);
+        }
+    }
+}
+
+fn one_offer(local: SocketAddr) -> anyhow::Result<(Rtc, Mid, String, SdpPendingOffer)> {
     let mut rtc = RtcConfig::new().build(Instant::now());
     rtc.add_local_candidate(Candidate::host(local, "udp")?);
     let mut change = rtc.sdp_api();
