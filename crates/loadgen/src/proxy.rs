@@ -113,6 +113,9 @@ enum Direction {
 
 type Log = Option<Arc<Mutex<std::fs::File>>>;
 
+/// Where datagrams of one client go in, with the time at which they leave.
+type Entrance = mpsc::Sender<(Instant, Vec<u8>)>;
+
 /// Runs until the listening socket fails or the task is dropped.
 ///
 /// # Errors
@@ -120,7 +123,7 @@ type Log = Option<Arc<Mutex<std::fs::File>>>;
 pub async fn run(config: Config) -> io::Result<()> {
     let log: Log = config.log.as_ref().map(std::fs::File::create).transpose()?.map(|file| Arc::new(Mutex::new(file)));
     let socket = Arc::new(UdpSocket::bind(config.listen).await?);
-    let mut clients: HashMap<SocketAddr, (mpsc::Sender<(Instant, Vec<u8>)>, Bottleneck)> = HashMap::new();
+    let mut clients: HashMap<SocketAddr, (Entrance, Bottleneck)> = HashMap::new();
     let mut dice = StdRng::seed_from_u64(config.seed);
     let mut buffer = [0; 2048];
     loop {
@@ -146,12 +149,7 @@ pub async fn run(config: Config) -> io::Result<()> {
 }
 
 /// Starts both directions of one client; gives the entrance of the upward one.
-async fn serve(
-    client: SocketAddr,
-    socket: Arc<UdpSocket>,
-    config: Config,
-    log: Log,
-) -> io::Result<mpsc::Sender<(Instant, Vec<u8>)>> {
+async fn serve(client: SocketAddr, socket: Arc<UdpSocket>, config: Config, log: Log) -> io::Result<Entrance> {
     let upstream = Arc::new(UdpSocket::bind((config.listen.ip(), 0)).await?);
     upstream.connect(config.to).await?;
     let (up, mut going_up) = mpsc::channel::<(Instant, Vec<u8>)>(UNDER_WAY);

@@ -29,7 +29,8 @@ impl Send for Kernel {
         let call =
             Call { bytes: transmit.contents.len(), segment: transmit.segment_size, marked: transmit.ecn.is_some() };
         self.calls.lock().unwrap().push(call);
-        let refusal = self.no_segments.filter(|_| call.segment.is_some()).or(self.no_ecn.filter(|_| call.marked));
+        let refusal =
+            self.no_segments.filter(|_| call.segment.is_some()).or_else(|| self.no_ecn.filter(|_| call.marked));
         match refusal {
             Some(errno) => Err(io::Error::from_raw_os_error(errno)),
             None => self.state.try_send(socket.into(), transmit),
@@ -80,7 +81,7 @@ impl Pair {
 
 /// Three segments of 100 bytes and one of 50.
 fn batch() -> Vec<u8> {
-    (0..350_u16).map(|n| (n / 100) as u8).collect()
+    [[0; 100], [1; 100], [2; 100], [3; 100]].concat()[..350].to_vec()
 }
 
 async fn all_of_the_batch_arrives(pair: &Pair) {
