@@ -73,6 +73,10 @@ struct End {
     /// For how long quinn has not been able to send a datagram that it was given.
     waited: Duration,
     longest_wait: Duration,
+    /// Packets of the other end's, for how long there were none, and the longest of that since the handshake.
+    heard: u64,
+    silent: Duration,
+    longest_silence: Duration,
 }
 
 impl End {
@@ -178,6 +182,9 @@ impl World {
             refused: 0,
             waited: Duration::ZERO,
             longest_wait: Duration::ZERO,
+            heard: 0,
+            silent: Duration::ZERO,
+            longest_silence: Duration::ZERO,
         };
         let mut ends = [end(edge, 0), end(transceiver, 1)];
         ends[0].connection = Some((handle, connection));
@@ -243,6 +250,11 @@ impl World {
             let waits = !end.is_idle();
             end.waited = if waits { end.waited + TURN } else { Duration::ZERO };
             end.longest_wait = end.longest_wait.max(end.waited);
+            let frames = end.connection().stats().frame_rx;
+            let heard = frames.acks + frames.datagram + frames.ping + frames.stream;
+            end.silent = if heard == end.heard { end.silent + TURN } else { Duration::ZERO };
+            end.heard = heard;
+            end.longest_silence = end.longest_silence.max(end.silent);
         }
         self.now += TURN;
     }
@@ -504,12 +516,12 @@ fn q02_at_10_percent_loss_every_batch_fits_whatever_size_the_path_is_thought_to_
 
 #[test]
 fn q03_squeezed_to_20_kbit_for_3_s_the_oldest_media_is_dropped_and_control_goes_on() {
-    for seed in 1..4 {
+    // Queues of 100 ms and of two packets.
+    for (seed, queue_bytes) in [(1, 250), (2, 250), (3, 2_400), (4, 2_400)] {
         let mut world = World::new(seed, 40, 40 * MS);
         world.talk(2 * Duration::from_secs(1));
         for way in &mut world.ways {
-            // 20 kbit/s, and a queue of two packets.
-            (way.rate, way.queue_bytes) = (Some(2_500), 2_400);
+            (way.rate, way.queue_bytes) = (Some(2_500), queue_bytes);
         }
         world.talk(Duration::from_secs(1));
         let asked = world.now;
@@ -525,6 +537,7 @@ fn q03_squeezed_to_20_kbit_for_3_s_the_oldest_media_is_dropped_and_control_goes_
         let after = world.delivered(free + 2 * Duration::from_secs(1), world.now - 100 * MS);
         assert!(answer.is_some_and(|took| took <= 2 * Duration::from_secs(1)), "seed {seed}: {answer:?}");
         for end in &world.ends {
+            assert!(end.longest_silence < super::SILENCE, "seed {seed}: {:?}", end.longest_silence);
             assert!(end.longest_wait <= 60 * MS, "seed {seed}: {:?} in the queue of quinn", end.longest_wait);
         }
         assert!(late > 0, "seed {seed}: the queue dropped nothing");
