@@ -216,9 +216,10 @@ impl Client {
         }
     }
 
-    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+    /// Frames are due on the worker's ticks, so that those of many sessions leave together.
+    pub(crate) fn poll_timeout(&self, io: &Io) -> Option<Instant> {
         let remote = match &self.side {
-            Side::Remote(remote) if self.plays() => remote.poll_timeout(),
+            Side::Remote(remote) if self.plays() => remote.poll_timeout().map(|at| io.tick(at)),
             Side::Remote(remote) => match remote.state() {
                 State::Waiting(at) => Some(at),
                 _ => None,

@@ -1,7 +1,7 @@
 //! What leaves a worker: datagrams to clients in reused buffers, batches to transceivers, and everything else.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use link::datagram::{BatchWriter, MediaUp, PlayoutReport};
@@ -14,6 +14,9 @@ use super::stats::Stats;
 
 /// Buffers kept for reuse: the answers to one receive batch, the frames of one turn, and some.
 const MAX_SPARE: usize = 256;
+
+/// The grain of the pacer: at a thousand sessions 50 frames are due in each. It may add this much delay, once.
+const TICK: Duration = Duration::from_millis(1);
 
 /// What the driver of a worker does for it. Datagrams to clients come from [`super::Worker::poll_transmit`].
 #[derive(Debug)]
@@ -100,6 +103,14 @@ impl Io {
             stats: Stats::default(),
             port: None,
         }
+    }
+
+    /// The first tick at or after `at`. A session's slots are a multiple of ticks apart, so each of its frames waits for
+    /// as long as the others, and the time between two is right.
+    pub(crate) fn tick(&self, at: Instant) -> Instant {
+        let since = at.saturating_duration_since(self.begin).as_nanos();
+        let tick = since.div_ceil(TICK.as_nanos()) * TICK.as_nanos();
+        u64::try_from(tick).map_or(at, |nanos| self.begin + Duration::from_nanos(nanos))
     }
 
     /// A buffer to write a datagram into; give it to [`Self::transmit`] or [`Self::recycle`].

@@ -280,7 +280,7 @@ impl Worker {
             self.finish(now, key, cause);
             return;
         }
-        let wanted = client.poll_timeout();
+        let wanted = client.poll_timeout(io);
         self.deadlines.arm(key, &mut client.armed, wanted);
         let clients = &self.clients;
         self.deadlines.tidy(clients.len(), |key, at| clients.get(key).is_some_and(|c| c.armed == Some(at)));

@@ -85,6 +85,7 @@ pub async fn path(options: &Options) -> anyhow::Result<Report> {
 /// # Errors
 /// Those of [`edge`].
 pub async fn peer(options: &Options, url: &str, pids: &[u32]) -> anyhow::Result<Report> {
+    cpu_seconds(pids)?;
     let bench = Bench::new(options)?;
     let subject = Subject { bench: "peer", url: url.to_owned(), pids: pids.to_vec(), edge: None, transceivers: &[] };
     bench.run(&subject).await

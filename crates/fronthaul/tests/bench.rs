@@ -1,0 +1,84 @@
+//! Benches on a small scale: every call is set up, every frame comes back, and the report says what it promises. Figures of
+//! a debug build beside other tests mean nothing and are not looked at.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn bench(arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_fronthaul"))
+        .arg("bench")
+        .args(arguments)
+        .args(["--json", "--no-real-time"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn assert_complete(report: &Value, sessions: u64) {
+    assert_eq!(report["sessions"], sessions);
+    assert_eq!(report["traffic"]["lost_calls"], 0, "{report:#}");
+    assert_eq!(report["traffic"]["flows"], sessions);
+    let sent = report["traffic"]["sent"].as_u64().unwrap();
+    assert!(sent >= 40 * sessions, "{sent} frames in a second of {sessions} calls");
+    assert_eq!(report["loss"], 0.0, "{report:#}");
+    for key in [
+        "cpu_us_per_packet",
+        "control_cpu_us_per_packet",
+        "batched_control_cpu_us_per_packet",
+        "cpu_ratio",
+        "late",
+        "rss_kib_per_session",
+        "allocations_per_packet",
+        "setups_per_second",
+    ] {
+        assert!(report[key].is_number(), "{key}: {report:#}");
+    }
+    for key in ["rtt_us", "control_rtt_us"] {
+        for percentile in ["p50", "p95", "p99", "p999", "max"] {
+            assert!(report[key][percentile].as_f64().unwrap() > 0.0, "{key}.{percentile}: {report:#}");
+        }
+    }
+    assert!(!report["machine"]["kernel"].as_str().unwrap().is_empty());
+}
+
+#[test]
+fn frames_come_back_from_the_edge_and_through_the_whole_path() {
+    let few = ["--sessions", "8", "--seconds", "1"];
+    assert_complete(&bench(&[&["edge"][..], &few].concat()), 8);
+    assert_complete(&bench(&[&["path"][..], &few].concat()), 8);
+}
+
+#[test]
+fn a_storm_sets_calls_up_beside_running_ones() {
+    let report = bench(&["setup", "--sessions", "4", "--seconds", "2", "--storm", "10"]);
+    assert_eq!(report["failures"], 0, "{report:#}");
+    assert!(report["setups_per_second"].as_f64().unwrap() > 0.0);
+    assert!(report["storm_completed_per_second"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["stormy"]["lost_calls"], 0);
+}
+
+#[test]
+fn a_sweep_tells_how_many_calls_are_served_well_and_draws_it() {
+    let svg = std::env::temp_dir().join(format!("fronthaul-sweep-{}.svg", std::process::id()));
+    let report = bench(&["edge", "--sessions", "4", "--seconds", "1", "--sweep", "8", "--svg", svg.to_str().unwrap()]);
+    let drawn = std::fs::read_to_string(&svg).unwrap();
+    std::fs::remove_file(&svg).unwrap();
+    assert_eq!(report["points"][0]["sessions"], 4);
+    assert!(drawn.starts_with("<svg") && drawn.contains("p99 lateness"));
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    for (arguments, reason) in [
+        (&["edge", "--sessions", "0"][..], "--sessions 0"),
+        (&["edge", "--seconds", "0"], "--seconds 0"),
+        (&["peer", "--url", "http://127.0.0.1:9/", "--pid", "4294967295"], "process 4294967295"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_fronthaul")).arg("bench").args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains(reason), "{arguments:?}: {said}");
+    }
+}
