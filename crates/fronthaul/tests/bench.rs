@@ -1,6 +1,8 @@
 //! Benches on a small scale: every call is set up, every frame comes back, and the report says what it promises. Figures of
 //! a debug build beside other tests mean nothing and are not looked at.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::process::Command;
 
 use serde_json::Value;
