@@ -86,6 +86,8 @@ pub(crate) enum Output {
 pub(crate) struct Association {
     /// Missing after a panic of the engine's.
     socket: Option<Box<dyn DcSctpSocket>>,
+    /// When the socket wants to be woken, as of the last [`Association::call`].
+    socket_timeout: Option<Instant>,
     /// Zero of the socket's time.
     epoch: Instant,
     connects: bool,
@@ -124,6 +126,7 @@ impl Association {
         };
         Self {
             socket: Some(dcsctp::new_socket("", &options)),
+            socket_timeout: None,
             epoch: now,
             connects,
             send_limit: setup.max_message_bytes,
@@ -165,10 +168,7 @@ impl Association {
 
     /// When [`Association::handle_timeout`] wants to be called.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let socket = self.socket.as_ref().map(|socket| socket.poll_timeout());
-        let socket =
-            socket.filter(|at| *at != SocketTime::infinite_future()).map(|at| self.epoch + (at - SocketTime::zero()));
-        socket.into_iter().chain(self.early.iter().map(|early| early.until)).min()
+        self.socket_timeout.into_iter().chain(self.early.iter().map(|early| early.until)).min()
     }
 
     /// Queues a message (RFC 8831 §6.6).
@@ -221,6 +221,10 @@ impl Association {
             self.socket = None;
             self.close_all();
         }
+        // Asked for with every frame of audio; looked up with what may have changed it.
+        let timeout = self.socket.as_ref().map(|socket| socket.poll_timeout());
+        self.socket_timeout =
+            timeout.filter(|at| *at != SocketTime::infinite_future()).map(|at| self.epoch + (at - SocketTime::zero()));
         done.ok()
     }
 
