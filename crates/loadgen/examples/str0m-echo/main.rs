@@ -141,7 +141,13 @@ impl Server {
                         self.handle_datagram(source, &buffer[..length]);
                     }
                 }
-                Some(Relayed { id, datagram }) = self.from_relays.recv() => self.handle_relayed(id, &datagram),
+                Some(relayed) = self.from_relays.recv() => {
+                    self.handle_relayed(&relayed);
+                    for _ in 1..BATCH {
+                        let Ok(relayed) = self.from_relays.try_recv() else { break };
+                        self.handle_relayed(&relayed);
+                    }
+                }
                 command = commands.recv() => self.handle_command(command.context("nobody left to serve")?).await,
                 () = tokio::time::sleep_until(nearest.into()) => {}
             }
@@ -213,15 +219,15 @@ impl Server {
         }
     }
 
-    fn handle_relayed(&mut self, id: u64, datagram: &[u8]) {
+    fn handle_relayed(&mut self, Relayed { id, datagram }: &Relayed) {
         let now = Instant::now();
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let (Some(relay), Ok(contents)) = (&session.relay, datagram.try_into()) else { return };
+        let Some(session) = self.sessions.get_mut(id) else { return };
+        let (Some(relay), Ok(contents)) = (&session.relay, datagram.as_slice().try_into()) else { return };
         let (source, destination) = (relay.peer, relay.relayed);
         let input = Input::Receive(now, Receive { proto: Protocol::Udp, source, destination, contents });
         match session.rtc.handle_input(input) {
-            Ok(()) => self.drive(id, now),
-            Err(_) => drop(self.close(id)),
+            Ok(()) => self.drive(*id, now),
+            Err(_) => drop(self.close(*id)),
         }
     }
 
