@@ -58,7 +58,7 @@ pub(crate) async fn call_and_hang_up(url: String) -> anyhow::Result<()> {
             let url = format!("{url}{location}");
             tokio::task::spawn_blocking(move || ureq::delete(&url).call().map(drop)).await??;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
