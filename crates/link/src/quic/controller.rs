@@ -10,12 +10,15 @@
 //! | verdict | when | until | what follows |
 //! |---|---|---|---|
 //! | repeat | more than 0.2 % of the bytes of ~10 s lost, and not congested | below 0.1 % | each frame goes twice |
-//! | congested | > 5 % of the bytes of a second lost, or a round trip 80 ms above the least | one good second | no call is admitted, the downlink is encoded lower |
+//! | congested | > 5 % of the bytes of a second lost, 5 packets at least, or a round trip 80 ms above the least of the last 10 to 20 s; while closing, too | one good second | no call is admitted, the downlink is encoded lower |
 //! | closing | 5 s of queueing or of 20 % loss; more than half lost of 16 KiB within 300 ms; or 400 ms of sending unanswered | the window bears the load again | a window that halves with loss or queueing and doubles without, each round trip |
 //!
-//! A second with less than [`LEAST_SAMPLE_BYTES`] goes on until there is as much, for 10 s at most. While the window closes,
-//! media goes only into a path that is empty: the last answer came without queueing, and there is room for a whole
+//! A second with less than [`LEAST_SAMPLE_PACKETS`] goes on until there are as many, for 10 s at most. While the window
+//! closes, media goes only into a path that is empty: the last answer came without queueing, and there is room for a whole
 //! packet of control beside it. What was under way when it closed is written off: control does not wait for it.
+//!
+//! The least round trip is forgotten ([`Least`]): a path that became longer looks like a queue, until nothing shorter was
+//! seen for so long. A true queue of ours is gone before, because the window closes.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -32,9 +35,14 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// A sample that does not fill is judged as it is.
 const LONGEST_SAMPLE: Duration = Duration::from_secs(10);
 /// 5 % of 100 packets is 5 losses, not one.
-const LEAST_SAMPLE_BYTES: u64 = 100 * 150;
+const LEAST_SAMPLE_PACKETS: u64 = 100;
 const LOSS_PERCENT: u64 = 5;
+/// Below, a share is chance: one packet of a quiet second, or of the few that streams fill to the brim.
+const LEAST_LOST_PACKETS: u64 = 5;
 const QUEUEING: Duration = Duration::from_millis(80);
+/// Half of the time that a round trip counts as the path's least: more than [`PATIENCE`], so that a queue closes the window
+/// before it passes for a longer path.
+const LEAST_WINDOW: Duration = Duration::from_secs(10);
 
 /// Loss for repetition is looked at this often, and forgotten by 1 % each time: over about 10 s.
 const TICK: Duration = Duration::from_millis(100);
@@ -61,7 +69,10 @@ const WINDOW_SLACK_BYTES: u64 = 1024;
 pub struct VoiceController {
     path: Arc<Path>,
     sample: Sample,
-    rtt: Option<(Duration, Duration)>,
+    last_number: u64,
+    rtt: Duration,
+    least: Least,
+    /// By the last sample.
     congested: bool,
     bad_seconds: u32,
     /// Bytes sent and lost, fading.
@@ -81,6 +92,45 @@ struct Sample {
     start: Instant,
     sent: u64,
     lost: u64,
+    packets: u64,
+    /// At least as many.
+    lost_packets: u64,
+}
+
+impl Sample {
+    fn new(start: Instant) -> Self {
+        Self { start, sent: 0, lost: 0, packets: 0, lost_packets: 0 }
+    }
+
+    fn lost_more_than(&self, percent: u64) -> bool {
+        self.lost_packets >= LEAST_LOST_PACKETS && self.lost * 100 > self.sent * percent
+    }
+}
+
+/// The shortest round trip of this window and of the one before.
+#[derive(Debug, Clone, Copy)]
+struct Least {
+    window: Instant,
+    best: [Option<Duration>; 2],
+}
+
+impl Least {
+    fn new(now: Instant) -> Self {
+        Self { window: now, best: [None; 2] }
+    }
+
+    fn see(&mut self, now: Instant, rtt: Duration) {
+        let age = now.saturating_duration_since(self.window);
+        if age >= LEAST_WINDOW {
+            let former = if age >= 2 * LEAST_WINDOW { None } else { self.best[0] };
+            (self.window, self.best) = (now, [None, former]);
+        }
+        self.best[0] = Some(self.best[0].map_or(rtt, |best| best.min(rtt)));
+    }
+
+    fn get(&self) -> Option<Duration> {
+        self.best.into_iter().flatten().min()
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -106,8 +156,10 @@ impl VoiceController {
     pub(super) fn new(now: Instant, mtu: u16, path: Arc<Path>) -> Self {
         Self {
             path,
-            sample: Sample { start: now, sent: 0, lost: 0 },
-            rtt: None,
+            sample: Sample::new(now),
+            last_number: 0,
+            rtt: Duration::ZERO,
+            least: Least::new(now),
             congested: false,
             bad_seconds: 0,
             fading: (0, 0),
@@ -125,13 +177,12 @@ impl VoiceController {
     /// Judges what has come to an end by now.
     fn judge(&mut self, now: Instant) {
         let elapsed = now.saturating_duration_since(self.sample.start);
-        if elapsed >= LONGEST_SAMPLE || (elapsed >= SAMPLE && self.sample.sent >= LEAST_SAMPLE_BYTES) {
-            let lossy = self.sample.lost * 100 > self.sample.sent * LOSS_PERCENT;
-            let queueing = self.rtt.is_some_and(|(rtt, least)| rtt > least + QUEUEING);
-            self.congested = lossy || queueing;
-            let unbearable = queueing || self.sample.lost * 100 > self.sample.sent * UNBEARABLE_PERCENT;
+        if elapsed >= LONGEST_SAMPLE || (elapsed >= SAMPLE && self.sample.packets >= LEAST_SAMPLE_PACKETS) {
+            let queueing = self.rtt > self.least_rtt() + QUEUEING;
+            self.congested = queueing || self.sample.lost_more_than(LOSS_PERCENT);
+            let unbearable = queueing || self.sample.lost_more_than(UNBEARABLE_PERCENT);
             self.bad_seconds = if unbearable { self.bad_seconds + 1 } else { 0 };
-            self.sample = Sample { start: now, sent: 0, lost: 0 };
+            self.sample = Sample::new(now);
             if self.bad_seconds >= PATIENCE {
                 self.close(now);
             }
@@ -141,7 +192,7 @@ impl VoiceController {
             self.tick_at = now + TICK;
             let Tick { sent, lost, .. } = self.tick;
             // What a congested path loses, repetition would not bring.
-            let lost = if self.congested { 0 } else { lost };
+            let lost = if self.is_congested() { 0 } else { lost };
             self.fading = (self.fading.0 * 99 / 100 + sent, self.fading.1 * 99 / 100 + lost);
             self.recent.rotate_right(1);
             self.recent[0] = std::mem::take(&mut self.tick);
@@ -152,7 +203,7 @@ impl VoiceController {
         }
         if self.closing.is_none() && self.collapsed() {
             self.congested = true;
-            self.sample = Sample { start: now, sent: 0, lost: 0 };
+            self.sample = Sample::new(now);
             self.close(now);
             self.tell();
         }
@@ -183,11 +234,16 @@ impl VoiceController {
     }
 
     fn least_rtt(&self) -> Duration {
-        self.rtt.map_or(self.last_rtt, |(_, least)| least)
+        self.least.get().unwrap_or(self.last_rtt)
     }
 
     fn is_queueing(&self) -> bool {
         self.last_rtt > self.least_rtt() + QUEUEING
+    }
+
+    /// Less than it should takes a closing window as well, whatever the last sample says: it has no media in it.
+    fn is_congested(&self) -> bool {
+        self.congested || self.closing.is_some()
     }
 
     fn close(&mut self, now: Instant) {
@@ -202,44 +258,13 @@ impl VoiceController {
         self.fading.1 = 0;
     }
 
-    /// Halves the window, once per round trip.
-    fn reduce(&mut self, now: Instant, sent: Instant) {
-        let least = self.least_window();
-        if let Some(closing) = &mut self.closing
-            && sent > closing.reduced
-        {
-            closing.window = (closing.window / 2).max(least);
-            closing.reduced = now;
-        }
-    }
-
-    fn least_window(&self) -> u64 {
-        2 * self.mtu + WINDOW_SLACK_BYTES
-    }
-
-    fn tell(&self) {
-        let (repeat, congested, closing) = (self.repeat, self.congested, self.closing.is_some());
-        self.path.change(|state| {
-            state.repeat = repeat && !congested;
-            state.congested = congested;
-            state.closing = closing;
-        });
-    }
-}
-
-impl Controller for VoiceController {
-    fn on_sent(&mut self, now: Instant, bytes: u64, _last_packet_number: u64) {
-        self.sample.sent += bytes;
-        self.tick.sent += bytes;
-        self.in_flight += bytes;
-        self.judge(now);
-    }
-
-    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, _app_limited: bool, rtt: &RttEstimator) {
+    /// A packet came. `smoothed` is the round trip over some of them.
+    fn acked(&mut self, now: Instant, sent: Instant, bytes: u64, smoothed: Duration) {
         self.tick.acked += bytes;
         self.in_flight = self.in_flight.saturating_sub(bytes);
-        self.rtt = Some((rtt.get(), rtt.min()));
+        self.rtt = smoothed;
         self.last_rtt = now.saturating_duration_since(sent);
+        self.least.see(now, self.last_rtt);
         let queueing = self.is_queueing();
         if let Some(closing) = &mut self.closing {
             if sent <= closing.since {
@@ -259,6 +284,46 @@ impl Controller for VoiceController {
         self.judge(now);
     }
 
+    /// Halves the window, once per round trip.
+    fn reduce(&mut self, now: Instant, sent: Instant) {
+        let least = self.least_window();
+        if let Some(closing) = &mut self.closing
+            && sent > closing.reduced
+        {
+            closing.window = (closing.window / 2).max(least);
+            closing.reduced = now;
+        }
+    }
+
+    fn least_window(&self) -> u64 {
+        2 * self.mtu + WINDOW_SLACK_BYTES
+    }
+
+    fn tell(&self) {
+        let (repeat, congested, closing) = (self.repeat, self.is_congested(), self.closing.is_some());
+        self.path.change(|state| {
+            state.repeat = repeat && !congested;
+            state.congested = congested;
+            state.closing = closing;
+        });
+    }
+}
+
+impl Controller for VoiceController {
+    fn on_sent(&mut self, now: Instant, bytes: u64, last_packet_number: u64) {
+        // Several at once with segmentation; each of the handshake's spaces counts from 0.
+        self.sample.packets += last_packet_number.saturating_sub(self.last_number).max(1);
+        self.last_number = last_packet_number;
+        self.sample.sent += bytes;
+        self.tick.sent += bytes;
+        self.in_flight += bytes;
+        self.judge(now);
+    }
+
+    fn on_ack(&mut self, now: Instant, sent: Instant, bytes: u64, _app_limited: bool, rtt: &RttEstimator) {
+        self.acked(now, sent, bytes, rtt.get());
+    }
+
     fn on_end_acks(&mut self, now: Instant, in_flight: u64, _app_limited: bool, _largest: Option<u64>) {
         // Exact, where the sum of what was sent has acknowledgements in it that nobody acknowledges.
         self.in_flight = in_flight;
@@ -267,6 +332,8 @@ impl Controller for VoiceController {
 
     fn on_congestion_event(&mut self, now: Instant, sent: Instant, _is_persistent: bool, lost_bytes: u64) {
         self.sample.lost += lost_bytes;
+        // quinn tells bytes alone, and none where a mark stands for loss.
+        self.sample.lost_packets += lost_bytes.div_ceil(self.mtu.max(1));
         self.tick.lost += lost_bytes;
         self.in_flight = self.in_flight.saturating_sub(lost_bytes);
         if let Some(closing) = &mut self.closing {
@@ -330,22 +397,24 @@ mod tests {
             Self { controller: VoiceController::new(now, 1200, Arc::clone(&path)), path, now }
         }
 
-        /// A second of 1000 packets of 100 bytes, of which every `lost` is lost: evenly, and acknowledged otherwise.
+        /// A second of 1000 packets of 100 bytes, of which so many are lost: evenly, and acknowledged otherwise.
         fn second(&mut self, lost_per_mille: u64, rtt: Duration) -> PathState {
             for packet in 0..1000 {
-                self.now += Duration::from_millis(1);
-                self.controller.on_sent(self.now, 100, packet);
-                if (packet * lost_per_mille) % 1000 < lost_per_mille {
-                    self.controller.on_congestion_event(self.now, self.now, false, 100);
-                } else {
-                    self.controller.tick.acked += 100;
-                    self.controller.in_flight = 0;
-                    self.controller.rtt = Some((rtt, RTT));
-                    self.controller.last_rtt = rtt;
-                }
+                self.packet(Duration::from_millis(1), 100, (packet * lost_per_mille) % 1000 < lost_per_mille, rtt);
             }
             self.controller.judge(self.now);
             self.path.state()
+        }
+
+        /// One packet after such a time, and at once what became of it.
+        fn packet(&mut self, after: Duration, bytes: u64, lost: bool, rtt: Duration) {
+            self.now += after;
+            self.controller.on_sent(self.now, bytes, 0);
+            if lost {
+                self.controller.on_congestion_event(self.now, self.now, false, bytes);
+            } else {
+                self.controller.acked(self.now, self.now - rtt, bytes, rtt);
+            }
         }
     }
 
@@ -382,6 +451,7 @@ mod tests {
     #[test]
     fn a_round_trip_80_ms_above_the_least_is_congestion() {
         let mut driven = Driven::new();
+        assert!(!driven.second(0, RTT).congested);
         assert!(!driven.second(0, RTT + QUEUEING).congested);
         assert!(driven.second(0, RTT + QUEUEING + Duration::from_millis(1)).congested);
     }
@@ -397,6 +467,86 @@ mod tests {
         }
         assert!(driven.second(0, 4 * RTT).closing);
         assert!(driven.controller.window() < 100_000);
+    }
+
+    #[test]
+    fn a_path_that_became_100_ms_longer_is_congested_for_20_s_at_most_and_healthy_then() {
+        let mut driven = Driven::new();
+        for _ in 0..15 {
+            assert!(!driven.second(0, RTT).is_congested());
+        }
+        let longer = RTT + Duration::from_millis(100);
+        assert!((0..2).any(|_| driven.second(0, longer).congested), "it looks like a queue");
+        let mut seconds = 2;
+        while driven.second(0, longer).is_congested() {
+            seconds += 1;
+            assert!(seconds <= 20, "for good");
+        }
+        assert!(seconds >= 10, "{seconds} s: a queue of {PATIENCE} s would pass as well");
+        for _ in 0..60 {
+            assert_eq!(driven.second(0, longer), PathState::default());
+        }
+        assert!(driven.controller.window() > u64::from(u32::MAX), "the window is open again");
+    }
+
+    #[test]
+    fn a_closing_link_is_congested_until_its_window_is_open() {
+        let mut driven = Driven::new();
+        driven.second(0, RTT);
+        while !driven.path.is_closing() {
+            driven.second(0, 4 * RTT);
+        }
+        // Good seconds that bring nothing back: the window stays.
+        for _ in 0..10 {
+            driven.now += SAMPLE;
+            driven.controller.rtt = RTT;
+            (0..LEAST_SAMPLE_PACKETS).for_each(|_| driven.controller.on_sent(driven.now, 0, 0));
+            let state = driven.path.state();
+            assert!(!driven.controller.congested && state.closing);
+            assert!(state.congested, "the heartbeat's flag");
+            assert!(state.is_congested() && !state.repeat);
+        }
+        while driven.path.is_closing() {
+            driven.second(0, RTT);
+        }
+        assert!(!driven.path.state().is_congested());
+    }
+
+    #[test]
+    fn one_percent_of_large_packets_is_no_congestion_however_few_they_are() {
+        // 15 and 60 full packets per second, ten minutes.
+        for per_second in [15, 60] {
+            let mut driven = Driven::new();
+            for packet in 1..per_second * 600 {
+                driven.packet(SAMPLE / per_second, 1200, packet % 100 == 0, RTT);
+                assert!(!driven.path.state().congested, "{per_second} per second, packet {packet}");
+            }
+            // And 10 % of them is.
+            for packet in 1..per_second * 20 {
+                driven.packet(SAMPLE / per_second, 1200, packet % 10 == 0, RTT);
+            }
+            assert!(driven.path.state().congested, "{per_second} per second");
+        }
+    }
+
+    #[test]
+    fn four_lost_packets_are_chance_whatever_their_share() {
+        let mut driven = Driven::new();
+        for lost in [4, 5] {
+            // 40 in 10 s: the sample does not fill.
+            for packet in 0..40 {
+                driven.packet(LONGEST_SAMPLE / 40, 1200, packet < lost, RTT);
+            }
+            assert_eq!(driven.path.state().congested, lost == 5, "{lost} of 40");
+        }
+    }
+
+    #[test]
+    fn packets_of_one_segmented_send_count_one_by_one() {
+        let mut driven = Driven::new();
+        driven.controller.on_sent(driven.now, 9 * 1200, 9);
+        driven.controller.on_sent(driven.now, 10 * 1200, 19);
+        assert_eq!(driven.controller.sample.packets, 19);
     }
 
     #[test]
@@ -430,7 +580,10 @@ mod tests {
     fn a_quiet_second_changes_no_verdict_and_ten_of_them_do() {
         let mut driven = Driven::new();
         assert!(driven.second(100, RTT).congested);
-        driven.controller.on_sent(driven.now, LEAST_SAMPLE_BYTES - 1, 0);
+        for _ in 1..LEAST_SAMPLE_PACKETS {
+            driven.controller.on_sent(driven.now, 1200, 0);
+            driven.controller.acked(driven.now, driven.now - RTT, 1200, RTT);
+        }
         driven.controller.judge(driven.now + SAMPLE);
         assert!(driven.path.state().congested);
         driven.controller.judge(driven.now + LONGEST_SAMPLE);

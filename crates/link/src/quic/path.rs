@@ -9,7 +9,7 @@ use tokio::sync::watch;
 pub struct PathState {
     /// Loss is above 0.2 % and the path is not congested: each frame goes twice.
     pub repeat: bool,
-    /// More loss or queueing than voice bears: admit nobody, encode lower.
+    /// More loss or queueing than voice bears, or the window is closing: admit nobody, encode lower.
     pub congested: bool,
     /// The window is closing: media goes only where there is room for it at once.
     pub closing: bool,

@@ -490,6 +490,21 @@ fn without_loss_nothing_is_repeated() {
 }
 
 #[test]
+fn a_route_that_became_100_ms_longer_carries_all_frames_again_within_25_s() {
+    let mut world = World::new(1, 20, 20 * MS);
+    world.talk(Duration::from_secs(3));
+    assert!(world.ends.iter().all(|end| !end.path.state().is_congested()));
+    world.ways.iter_mut().for_each(|way| way.delay += 50 * MS);
+    world.talk(Duration::from_secs(4));
+    assert!(world.ends.iter().all(|end| end.path.state().is_congested()), "it looks like a queue");
+    world.talk(Duration::from_secs(21));
+    let healthy = world.now;
+    world.talk(Duration::from_secs(5));
+    assert!(world.ends.iter().all(|end| end.path.state() == super::PathState::default()));
+    assert_eq!(world.delivered(healthy, world.now - 200 * MS), 1.0);
+}
+
+#[test]
 fn default_controllers_lose_what_ours_delivers() {
     for controller in [config::Controller::Cubic, config::Controller::NewReno] {
         let mut world = World::with_controller(1, 100, 40 * MS, controller);
