@@ -267,9 +267,9 @@ async fn receive(shell: Rc<Shell>, hold: Duration) -> std::io::Result<()> {
     loop {
         let count = shell.socket.recv_batch(&mut batch).await?;
         let unix_seconds = net::clock::unix_seconds();
-        let mut received = None;
+        let mut hold = None;
         shell.turn(|core, now| {
-            received = Some(now);
+            hold = moderation.received(now, count);
             for datagram in batch.iter_mut() {
                 let path = Path { local: datagram.local, remote: datagram.remote };
                 core.handle_datagram(now, unix_seconds, path, datagram.bytes);
@@ -278,7 +278,9 @@ async fn receive(shell: Rc<Shell>, hold: Duration) -> std::io::Result<()> {
         if count == net::BATCH {
             // More is waiting, as may be the other tasks.
             yield_now().await;
-        } else if let Some(until) = received.and_then(|now| moderation.received(now, count)) {
+        } else if let Some(until) = hold {
+            // First the links' drivers send what this turn gave them.
+            yield_now().await;
             let until = shell.timer.deadline().map_or(until, |deadline| deadline.min(until));
             let left = until.saturating_duration_since(Instant::now());
             if !left.is_zero() {

@@ -46,11 +46,7 @@ impl Dialer {
         for _ in 0..THREADS {
             let (agent, url, taken, answered) =
                 (agent.clone(), url.to_owned(), Arc::clone(&taken), Arc::clone(&answers));
-            thread::spawn(move || {
-                // The media loop comes first; it may be in the real-time class, from which this thread was started.
-                let _ = net::pin::current_thread_real_time(0);
-                serve(&agent, &url, &taken, &answered);
-            });
+            thread::spawn(move || serve(&agent, &url, &taken, &answered));
         }
         Self { requests, answers }
     }

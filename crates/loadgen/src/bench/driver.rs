@@ -23,7 +23,7 @@ use str0m::crypto::dtls::DtlsCert;
 
 use super::call::{self, Call};
 use super::dialer::Dialer;
-use super::media::{PACKET_BYTES, PAYLOAD_BYTES, stamp, stamped};
+use super::media::Media;
 use super::pulse::{Pulse, Seen};
 
 /// Sends or wake-ups per turn.
@@ -43,8 +43,8 @@ const GRACE: Duration = Duration::from_millis(700);
 
 /// What carries a flow's frames.
 enum Kind {
-    /// Datagrams of the size of a sealed packet: the control.
-    Plain(SocketAddr),
+    /// The control: packets that are sealed and opened like those of a call, so that the generator works as hard.
+    Plain(SocketAddr, Box<Media>),
     Call(Box<Call>),
 }
 
@@ -52,6 +52,13 @@ struct Flow {
     kind: Kind,
     /// Since it is up.
     pulse: Option<Pulse>,
+}
+
+impl Flow {
+    /// Whether anything has come back.
+    fn is_up(&self) -> bool {
+        self.pulse.as_ref().is_some_and(Pulse::heard)
+    }
 }
 
 /// A set-up that is done.
@@ -65,14 +72,16 @@ pub(crate) struct SetUp {
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     pub(crate) seconds: f64,
-    /// One per flow that was up.
-    pub(crate) flows: Vec<Seen>,
+    /// One per flow that was up, with its number, those that have ended since among them.
+    pub(crate) flows: Vec<(usize, Seen)>,
     /// By how much frames left after they were due, in nanoseconds: the generator's own fault.
     pub(crate) lags: Vec<u32>,
     /// Set-ups completed inside the window.
     pub(crate) setups: Vec<SetUp>,
     /// Set-ups that failed.
     pub(crate) setup_failures: u64,
+    /// Set-ups that were begun and neither completed nor failed until some time after the window.
+    pub(crate) setups_unfinished: usize,
     /// Calls that were up and ended by themselves.
     pub(crate) lost_calls: u64,
     /// Datagrams that the generator itself could not send.
@@ -109,6 +118,8 @@ pub(crate) struct Driver {
     setting_up: usize,
     /// The calls of a storm that are under way.
     storming: Vec<usize>,
+    /// What calls saw that have ended since the window began.
+    ended: Vec<(usize, Seen)>,
 }
 
 impl Driver {
@@ -135,16 +146,19 @@ impl Driver {
             lost_calls: 0,
             setting_up: 0,
             storming: Vec::new(),
+            ended: Vec::new(),
         })
     }
 
     /// Lets `count` plain flows begin towards an echo server.
-    pub(crate) fn begin_plain(&mut self, server: SocketAddr, count: usize) {
+    pub(crate) fn begin_plain(&mut self, server: SocketAddr, count: usize) -> anyhow::Result<()> {
         let now = Instant::now();
         for _ in 0..count {
-            self.flows.push(Some(Flow { kind: Kind::Plain(server), pulse: None }));
+            let kind = Kind::Plain(server, Box::new(Media::mirrored()?));
+            self.flows.push(Some(Flow { kind, pulse: None }));
             self.start(now, self.flows.len() - 1);
         }
+        Ok(())
     }
 
     /// Calls that post their offers to `url` from now on.
@@ -204,6 +218,7 @@ impl Driver {
         self.lags.clear();
         self.setups.clear();
         self.failures.clear();
+        self.ended.clear();
         self.lost_calls = 0;
         let unsent = self.unsent();
         at_ends()?;
@@ -225,10 +240,19 @@ impl Driver {
         at_ends()?;
         let setups = std::mem::take(&mut self.setups);
         self.settle(GRACE).await?;
-        let flows = self.flows.iter_mut().flatten().filter_map(|flow| flow.pulse.as_mut()).map(Pulse::take_seen);
+        let storming = std::mem::take(&mut self.storming);
+        let unfinished = |call: &&usize| self.flows[**call].as_ref().is_some_and(|flow| !flow.is_up());
+        let setups_unfinished = storming.iter().filter(unfinished).count();
+        storming.iter().for_each(|call| self.end(*call));
+        let mut flows = std::mem::take(&mut self.ended);
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            let pulse = flow.as_mut().and_then(|flow| flow.pulse.as_mut());
+            flows.extend(pulse.map(|pulse| (index, pulse.take_seen())));
+        }
         Ok(Window {
             seconds,
-            flows: flows.collect(),
+            flows,
+            setups_unfinished,
             lags: std::mem::take(&mut self.lags),
             setups,
             setup_failures: self.failures.len() as u64,
@@ -263,13 +287,12 @@ impl Driver {
     /// Ends the calls of a storm that are up and begins as many as are due; gives how many were begun in all. Each has an
     /// address of its own: what the server still says to a call that ended must not reach the next.
     fn feed(&mut self, storm: Storm, elapsed: Duration, mut begun: u32) -> anyhow::Result<u32> {
-        let up = |flow: &Flow| flow.pulse.as_ref().is_some_and(Pulse::heard);
         let mut index = self.storming.len();
         while index > 0 {
             index -= 1;
             let call = self.storming[index];
             match &self.flows[call] {
-                Some(flow) if up(flow) => {
+                Some(flow) if flow.is_up() => {
                     self.end(call);
                     self.storming.swap_remove(index);
                 }
@@ -298,10 +321,12 @@ impl Driver {
 
     fn end(&mut self, index: usize) {
         let Some(mut flow) = self.flows[index].take() else { return };
+        let up = flow.is_up();
         let Kind::Call(call) = &mut flow.kind else { return };
-        if !flow.pulse.as_ref().is_some_and(Pulse::heard) {
+        if !up {
             self.setting_up -= 1;
         }
+        self.ended.extend(flow.pulse.as_mut().map(|pulse| (index, pulse.take_seen())));
         call.close();
         let _ = call.drain(&mut self.outgoing);
         if let (Some(dialer), Some(location)) = (&self.dialer, call.location.take()) {
@@ -364,13 +389,7 @@ impl Driver {
             let count = pulse.leave(now, self.measured);
             self.sends.push(Reverse((pulse.due(), index)));
             match kind {
-                Kind::Plain(server) => {
-                    let mut datagram = [0; PACKET_BYTES + TAG_BYTES];
-                    let mut payload = [0; PAYLOAD_BYTES];
-                    stamp(&mut payload, count);
-                    datagram[..PAYLOAD_BYTES].copy_from_slice(&payload);
-                    self.outgoing.push(local, *server, &datagram);
-                }
+                Kind::Plain(server, media) => self.outgoing.push(local, *server, &media.seal(count)?),
                 Kind::Call(call) => {
                     let (Some(media), Some(server)) = (&mut call.media, call.server) else { continue };
                     self.outgoing.push(local, server, &media.seal(count)?);
@@ -424,7 +443,7 @@ impl Driver {
             let Some(index) = index(self.network, datagram.local) else { continue };
             let Some(Some(flow)) = self.flows.get_mut(index) else { continue };
             let count = match &mut flow.kind {
-                Kind::Plain(_) => stamped(datagram.bytes.get(..PAYLOAD_BYTES).unwrap_or_default()),
+                Kind::Plain(_, media) => media.open(datagram.bytes),
                 Kind::Call(call) => match &mut call.media {
                     Some(media) if is_rtp(datagram.bytes) => media.open(datagram.bytes),
                     _ => {
@@ -495,9 +514,6 @@ impl Driver {
         stats.dropped + stats.oversize + stats.failed
     }
 }
-
-/// Bytes that AES-GCM adds to a packet (RFC 7714 §5.1).
-const TAG_BYTES: usize = 16;
 
 fn index(network: Ipv4Addr, local: SocketAddr) -> Option<usize> {
     let SocketAddr::V4(local) = local else { return None };

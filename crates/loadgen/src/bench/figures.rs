@@ -7,6 +7,12 @@ use super::driver::Window;
 /// A frame that is this much later than its flow's quickest counts as late.
 const LATE_NANOS: u32 = 10_000_000;
 
+/// A median round trip above this is a queue; playout of the whole path has some 60 ms by design.
+const STANDING_US: f64 = 150_000.0;
+
+/// A generator that is later than this at the 99th percentile measures itself.
+const GENERATOR_LAG_US: f64 = 5_000.0;
+
 /// Percentiles, in microseconds.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Serialize)]
 pub struct Percentiles {
@@ -63,10 +69,10 @@ pub struct Traffic {
 
 impl Traffic {
     pub(crate) fn of(window: &Window) -> Self {
-        let sent: u64 = window.flows.iter().map(|flow| flow.sent).sum();
-        let received: u64 = window.flows.iter().map(|flow| flow.received).sum();
+        let sent: u64 = window.flows.iter().map(|(_, flow)| flow.sent).sum();
+        let received: u64 = window.flows.iter().map(|(_, flow)| flow.received).sum();
         let mut lateness = Vec::new();
-        for flow in &window.flows {
+        for (_, flow) in &window.flows {
             let quickest = flow.round_trips.iter().min().copied().unwrap_or_default();
             lateness.extend(flow.round_trips.iter().map(|nanos| nanos - quickest));
         }
@@ -77,7 +83,9 @@ impl Traffic {
             received,
             loss: share(sent - received, sent),
             late: share(late, sent),
-            rtt_us: Percentiles::of(window.flows.iter().flat_map(|flow| flow.round_trips.iter().copied()).collect()),
+            rtt_us: Percentiles::of(
+                window.flows.iter().flat_map(|(_, flow)| flow.round_trips.iter().copied()).collect(),
+            ),
             lateness_us: Percentiles::of(lateness),
             generator_lag_us: Percentiles::of(window.lags.clone()),
             generator_unsent: window.unsent,
@@ -85,10 +93,17 @@ impl Traffic {
         }
     }
 
-    /// Whether people would notice nothing: 99 of 100 frames less than 10 ms late, less than one in a thousand lost.
+    /// Whether people would notice nothing: 99 of 100 frames less than 10 ms late, less than one in a thousand lost, and no
+    /// queue that all of them stand in.
     #[must_use]
     pub fn frame_stable(&self) -> bool {
-        self.lateness_us.p99 < 10_000.0 && self.loss < 0.001 && self.lost_calls == 0
+        self.lateness_us.p99 < 10_000.0 && self.loss < 0.001 && self.lost_calls == 0 && self.rtt_us.p50 < STANDING_US
+    }
+
+    /// Whether the generator was so late itself that round trips say more about it than about the server.
+    #[must_use]
+    pub fn generator_limited(&self) -> bool {
+        self.generator_lag_us.p99 > GENERATOR_LAG_US
     }
 }
 
@@ -111,7 +126,7 @@ mod tests {
 
     #[test]
     fn lateness_is_against_the_quickest_of_the_same_flow() {
-        let flow = |round_trips: Vec<u32>| Seen { sent: 3, received: 2, duplicates: 0, round_trips };
+        let flow = |round_trips: Vec<u32>| (0, Seen { sent: 3, received: 2, duplicates: 0, round_trips });
         let flows = vec![flow(vec![1_000, 2_000]), flow(vec![30_000_000, 45_000_000])];
         let traffic = Traffic::of(&Window { flows, ..Window::default() });
         assert_eq!((traffic.sent, traffic.received), (6, 4));

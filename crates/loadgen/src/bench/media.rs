@@ -8,13 +8,13 @@ use str0m::crypto::dtls::SrtpProfile;
 use super::tap::Keys;
 
 /// Opus bytes of one frame: 40 kbit/s.
-pub(crate) const PAYLOAD_BYTES: usize = 100;
+const PAYLOAD_BYTES: usize = 100;
 
 /// RTP header without extensions (RFC 3550 §5.1).
 const HEADER_BYTES: usize = 12;
 
 /// One datagram before its SRTP tag.
-pub(crate) const PACKET_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES;
+const PACKET_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES;
 
 /// First byte of an Opus packet that holds one 20 ms mono frame, so that servers which look find nothing odd.
 const OPUS_TOC: u8 = 15 << 3;
@@ -23,13 +23,13 @@ const OPUS_TOC: u8 = 15 << 3;
 const FRAME_SAMPLES: u32 = 960;
 
 /// Writes the number of a frame where it comes back from, whatever becomes of the RTP header on the way.
-pub(crate) fn stamp(payload: &mut [u8; PAYLOAD_BYTES], count: u32) {
+fn stamp(payload: &mut [u8; PAYLOAD_BYTES], count: u32) {
     payload[0] = OPUS_TOC;
     payload[1..5].copy_from_slice(&count.to_be_bytes());
 }
 
 /// The number that [`stamp`] wrote.
-pub(crate) fn stamped(payload: &[u8]) -> Option<u32> {
+fn stamped(payload: &[u8]) -> Option<u32> {
     let bytes = payload.get(1..5).filter(|_| payload.len() == PAYLOAD_BYTES)?;
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
 }
@@ -60,6 +60,14 @@ impl Media {
         let crypto = provider.crypto();
         let context = |(key, salt)| Context::new(key, salt, profile, None, None, crypto);
         Ok(Self { seal: context(ours)?, open: context(theirs)?, ssrc, payload_type })
+    }
+
+    /// One that opens what it sealed itself.
+    pub(crate) fn mirrored() -> anyhow::Result<Self> {
+        let half: [u8; 16] = rand::random();
+        let salt: [u8; 12] = rand::random();
+        let material = [&half[..], &half, &salt, &salt].concat();
+        Self::new(&Keys { profile: SrtpProfile::AEAD_AES_128_GCM, material, client: true }, rand::random(), 111)
     }
 
     /// The packet of frame `count`, sealed.

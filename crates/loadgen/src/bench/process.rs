@@ -13,9 +13,8 @@ use serde::Serialize;
 /// Kernel clock ticks per second in `/proc/PID/stat` (`sysconf(_SC_CLK_TCK)`: 100 on every Linux that Rust runs on).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Real-time priorities: the generator must not wait for a server that shares its core.
+/// Among real-time threads: the lowest.
 const SERVER_PRIORITY: u8 = 1;
-const GENERATOR_PRIORITY: u8 = 2;
 
 /// Which cores a run uses, and whether it may use the real-time class.
 #[derive(Debug, Clone, Serialize)]
@@ -24,7 +23,8 @@ pub struct Placement {
     pub server_core: Option<usize>,
     /// The generator, and transceivers.
     pub generator_core: Option<usize>,
-    /// Both in SCHED_RR, so that other work on the machine does not stand between.
+    /// Servers on their own core in SCHED_RR and the generator at nice -20, so that other work on the machine does not stand
+    /// between.
     pub real_time: bool,
 }
 
@@ -38,7 +38,7 @@ impl Placement {
             [first, .., last] => (Some(*first), Some(*last)),
             _ => (None, None),
         };
-        let real_time = real_time && server.is_some() && net::pin::current_thread_real_time(GENERATOR_PRIORITY).is_ok();
+        let real_time = real_time && server.is_some() && net::pin::current_thread_real_time(SERVER_PRIORITY).is_ok();
         let _ = net::pin::current_thread_real_time(0);
         Self { server_core: server, generator_core: generator, real_time }
     }
@@ -49,7 +49,7 @@ impl Placement {
             let _ = net::pin::current_thread_to(core);
         }
         if self.real_time {
-            let _ = net::pin::current_thread_real_time(GENERATOR_PRIORITY);
+            let _ = net::pin::current_thread_greedy();
         }
     }
 
@@ -59,12 +59,14 @@ impl Placement {
         if let Some(core) = core {
             let _ = net::pin::current_thread_to_any(&[core]);
         }
-        if self.real_time {
+        // What shares the generator's core shares it fairly.
+        let real_time = self.real_time && core != self.generator_core;
+        if real_time {
             let _ = net::pin::current_thread_real_time(SERVER_PRIORITY);
         }
         net::process::die_with_parent(command);
         let child = command.spawn();
-        if self.real_time {
+        if real_time {
             let _ = net::pin::current_thread_real_time(0);
         }
         let _ = net::pin::current_thread_to_any(&before);

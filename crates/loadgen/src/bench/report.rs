@@ -96,6 +96,8 @@ pub struct Report {
     pub setup_us: Percentiles,
     /// Whether 99 of 100 frames were less than 10 ms late and less than 0.1 % lost.
     pub frame_stable: bool,
+    /// Whether the generator was too late itself for round trips to say more.
+    pub generator_limited: bool,
     /// Everything about the frames.
     pub traffic: Traffic,
     /// What it ran on.
@@ -129,7 +131,8 @@ impl fmt::Display for Report {
         }
         let setups = format_args!("{:.0}/s, {}", self.setups_per_second, percentiles(&self.setup_us)).to_string();
         row(f, "set-ups", setups)?;
-        row(f, "generator late", percentiles(&t.generator_lag_us))?;
+        let limited = if self.generator_limited { " (round trips are the generator's)" } else { "" };
+        row(f, "generator late", format_args!("{}{limited}", percentiles(&t.generator_lag_us)))?;
         if t.generator_unsent > 0 || t.lost_calls > 0 {
             row(f, "unsent, lost calls", format_args!("{}, {}", t.generator_unsent, t.lost_calls))?;
         }

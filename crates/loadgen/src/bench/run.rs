@@ -106,10 +106,10 @@ struct Bench<'a> {
     machine: Machine,
 }
 
-/// A window and the CPU that processes used in it.
-pub(crate) struct Measured {
-    pub(crate) window: Window,
-    pub(crate) cpu_seconds: f64,
+/// A window of a control and the CPU that it used.
+struct Measured {
+    window: Window,
+    cpu_seconds: f64,
 }
 
 impl<'a> Bench<'a> {
@@ -122,7 +122,7 @@ impl<'a> Bench<'a> {
     async fn run(self, subject: &Subject<'_>) -> anyhow::Result<Report> {
         let Options { sessions, duration, .. } = *self.options;
         let part = duration / 2;
-        let before = control(&self.placement, self.options, EchoKind::Plain, part).await?;
+        let control_before = control(&self.placement, self.options, EchoKind::Plain, part).await?;
 
         let rss_before = rss_kib(&subject.pids)?;
         self.placement.become_generator();
@@ -134,34 +134,35 @@ impl<'a> Bench<'a> {
             .await?;
         let setups_per_second = setups.len() as f64 / began.elapsed().as_secs_f64();
         driver.settle(SETTLE).await?;
-        let allocations = || subject.edge.map_or(Ok(None), Edge::allocations);
-        let allocated = allocations()?;
-        let transceivers_before = cpu_seconds(subject.transceivers)?;
-        let measured = measure(&mut driver, &subject.pids, duration, subject.bench).await?;
-        let transceivers = cpu_seconds(subject.transceivers)? - transceivers_before;
-        let allocated = allocations()?.zip(allocated).map(|(after, before)| after - before);
+        let probe = || {
+            let allocations = subject.edge.map_or(Ok(None), Edge::allocations)?;
+            Ok((allocations, cpu_seconds(subject.transceivers)?, cpu_seconds(&subject.pids)?))
+        };
+        let (window, [before, after]) = measure(&mut driver, duration, subject.bench, probe).await?;
+        let allocated = after.0.zip(before.0).map(|(after, before)| after - before);
+        let (transceivers, cpu_seconds) = (after.1 - before.1, after.2 - before.2);
         let rss = rss_kib(&subject.pids)?.saturating_sub(rss_before);
         driver.hang_up().await?;
         drop(driver);
 
-        let after = control(&self.placement, self.options, EchoKind::Plain, part).await?;
-        let plain = join(before, after);
+        let control_after = control(&self.placement, self.options, EchoKind::Plain, part).await?;
+        let plain = join(control_before, control_after);
         let batched = figures(&control(&self.placement, self.options, EchoKind::Batched, part).await?);
         done();
 
-        let traffic = Traffic::of(&measured.window);
+        let traffic = Traffic::of(&window);
         let plain = figures(&plain);
         let per_frame = |amount: f64| amount / traffic.received.max(1) as f64;
-        let cpu_us_per_packet = per_frame(measured.cpu_seconds * 1e6);
+        let cpu_us_per_packet = per_frame(cpu_seconds * 1e6);
         Ok(Report {
             bench: subject.bench,
             sessions,
-            seconds: measured.window.seconds,
+            seconds: window.seconds,
             cpu_us_per_packet,
             control_cpu_us_per_packet: plain.cpu_us_per_packet,
             cpu_ratio: cpu_us_per_packet / plain.cpu_us_per_packet,
             batched_control_cpu_us_per_packet: batched.cpu_us_per_packet,
-            cpu_percent: 100.0 * measured.cpu_seconds / measured.window.seconds,
+            cpu_percent: 100.0 * cpu_seconds / window.seconds,
             transceiver_cpu_us_per_packet: (!subject.transceivers.is_empty()).then(|| per_frame(transceivers * 1e6)),
             rtt_us: traffic.rtt_us,
             control_rtt_us: plain.traffic.rtt_us,
@@ -172,6 +173,7 @@ impl<'a> Bench<'a> {
             setups_per_second,
             setup_us: setup_times(&setups),
             frame_stable: traffic.frame_stable(),
+            generator_limited: traffic.generator_limited(),
             traffic,
             machine: self.machine,
         })
@@ -188,28 +190,29 @@ async fn control(
     let echo = Echo::start(placement, kind)?;
     placement.become_generator();
     let mut driver = Driver::new(options.network)?;
-    driver.begin_plain(echo.address, options.sessions);
+    driver.begin_plain(echo.address, options.sessions)?;
     driver.settle(Duration::from_millis(300)).await?;
-    measure(&mut driver, &[echo.pid()], duration, kind.name()).await
+    let (window, [before, after]) = measure(&mut driver, duration, kind.name(), || cpu_seconds(&[echo.pid()])).await?;
+    Ok(Measured { window, cpu_seconds: after - before })
 }
 
-/// Measures one window and the CPU of `pids` in it.
-pub(crate) async fn measure(
+/// Measures one window; `probe` is read when it opens and when it closes.
+pub(crate) async fn measure<T>(
     driver: &mut Driver,
-    pids: &[u32],
     duration: Duration,
     what: &str,
-) -> anyhow::Result<Measured> {
-    let mut cpu = Vec::new();
+    probe: impl Fn() -> anyhow::Result<T>,
+) -> anyhow::Result<(Window, [T; 2])> {
+    let mut probes = Vec::with_capacity(2);
     let mut at_ends = || {
-        cpu.push(cpu_seconds(pids)?);
+        probes.push(probe()?);
         Ok(())
     };
     let mut progress =
         |elapsed: Duration| say(format_args!("{what}: {} of {} s", elapsed.as_secs(), duration.as_secs()));
     let window = driver.measure(duration, None, &mut at_ends, &mut progress).await?;
-    let cpu_seconds = cpu.last().unwrap_or(&0.0) - cpu.first().unwrap_or(&0.0);
-    Ok(Measured { window, cpu_seconds })
+    let probes = probes.try_into().map_err(|_| anyhow::anyhow!("a window has two ends"))?;
+    Ok((window, probes))
 }
 
 fn join(mut one: Measured, other: Measured) -> Measured {

@@ -32,6 +32,8 @@ pub struct SetupReport {
     pub setup_us: Percentiles,
     /// Set-ups that failed, in both windows.
     pub failures: u64,
+    /// Set-ups that were begun and neither completed nor failed 0.7 s after their window, in both.
+    pub unfinished: usize,
     /// The first failure's reason.
     pub failure: Option<String>,
     /// The steady storm.
@@ -82,8 +84,15 @@ pub async fn setup(options: &Options, per_second: f64) -> anyhow::Result<SetupRe
     let spent = fast_cpu - idle_cpu * fast.seconds / quiet.seconds;
     let cpu_us_per_setup = spent * 1e6 / fast.setups.len().max(1) as f64;
     let running = |window: &Window| {
-        let flows = window.flows.iter().take(sessions).cloned().collect();
-        Traffic::of(&Window { flows, lags: window.lags.clone(), unsent: window.unsent, ..Window::default() })
+        let flows = window.flows.iter().filter(|(index, _)| *index < sessions).cloned().collect();
+        let Window { lags, unsent, lost_calls, .. } = window;
+        Traffic::of(&Window {
+            flows,
+            lags: lags.clone(),
+            unsent: *unsent,
+            lost_calls: *lost_calls,
+            ..Window::default()
+        })
     };
     let (quiet_traffic, stormy) = (running(&quiet), running(&storm));
     Ok(SetupReport {
@@ -94,6 +103,7 @@ pub async fn setup(options: &Options, per_second: f64) -> anyhow::Result<SetupRe
         setups_per_core_second: 1e6 / cpu_us_per_setup,
         setup_us: setup_times(&fast.setups),
         failures: fast.setup_failures + storm.setup_failures,
+        unfinished: fast.setups_unfinished + storm.setups_unfinished,
         failure,
         storm_per_second: per_second,
         storm_completed_per_second: per_second_of(&storm),
@@ -144,7 +154,8 @@ impl fmt::Display for SetupReport {
         row(f, "  p99 moved by", format_args!("{:.2} ms", self.p99_moved_us / 1000.0))?;
         row(f, "  lost", format_args!("{:.4} %", 100.0 * self.stormy.loss))?;
         row(f, "generator late", percentiles(&self.stormy.generator_lag_us))?;
-        row(f, "failed", self.failures)?;
+        row(f, "failed, unfinished", format_args!("{}, {}", self.failures, self.unfinished))?;
+        row(f, "running calls lost", self.stormy.lost_calls)?;
         if let Some(failure) = &self.failure {
             row(f, "  the first", failure)?;
         }

@@ -7,16 +7,13 @@ use serde::Serialize;
 
 use super::driver::Driver;
 use super::figures::{Percentiles, Traffic};
-use super::process::{Placement, Scratch};
+use super::process::{Placement, Scratch, cpu_seconds};
 use super::report::{Machine, row};
 use super::run::{Options, done, measure, say};
 use super::servers::{Edge, Transceiver};
 
 /// How near the largest good number is approached: within a sixteenth.
 const CLOSE: usize = 16;
-
-/// A generator that is later than this at the 99th percentile measures itself.
-const GENERATOR_LAG_US: f64 = 5_000.0;
 
 /// One number of calls.
 #[derive(Debug, Clone, Serialize)]
@@ -80,18 +77,21 @@ pub async fn sweep(options: &Options, most: usize, through_link: bool) -> anyhow
         driver.shrink(next).await?;
         driver.connect(next, options.at_once, &mut |up| say(format_args!("{up} of {next} calls are up"))).await?;
         driver.settle(Duration::from_secs(1)).await?;
-        let measured = measure(&mut driver, &[edge.pid()], options.duration, &format!("{next} calls")).await?;
-        let traffic = Traffic::of(&measured.window);
+        let what = format!("{next} calls");
+        let (window, [before, after]) =
+            measure(&mut driver, options.duration, &what, || cpu_seconds(&[edge.pid()])).await?;
+        let cpu_seconds = after - before;
+        let traffic = Traffic::of(&window);
         let stable = traffic.frame_stable();
         points.push(Point {
             sessions: next,
-            cpu_percent: 100.0 * measured.cpu_seconds / measured.window.seconds,
-            cpu_us_per_packet: measured.cpu_seconds * 1e6 / traffic.received.max(1) as f64,
+            cpu_percent: 100.0 * cpu_seconds / window.seconds,
+            cpu_us_per_packet: cpu_seconds * 1e6 / traffic.received.max(1) as f64,
             rtt_us: traffic.rtt_us,
             lateness_us: traffic.lateness_us,
             loss: traffic.loss,
             frame_stable: stable,
-            generator_limited: traffic.generator_lag_us.p99 > GENERATOR_LAG_US,
+            generator_limited: traffic.generator_limited(),
         });
         if stable {
             good = good.max(next);
