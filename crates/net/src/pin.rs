@@ -67,15 +67,16 @@ pub fn current_thread_real_time(priority: u8) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread, and what it starts from now on, as much of the ordinary class as there is: nice -20. Unlike the
-/// real-time class, which the kernel stops for 50 ms of each second that it uses whole, it suits a thread that spins.
+/// Sets how nice the calling thread, and what it starts from now on, is to the rest of the ordinary class: -20 takes most of
+/// a core, 0 is usual. Unlike the real-time class, which the kernel stops for 50 ms of each second that it uses whole, it
+/// suits a thread that spins.
 ///
 /// # Errors
 ///
 /// The kernel's reason: mostly that the user may not (CAP_SYS_NICE, RLIMIT_NICE).
-pub fn current_thread_greedy() -> io::Result<()> {
+pub fn current_thread_nice(nice: i8) -> io::Result<()> {
     // SAFETY: `setpriority` takes three integers and touches no memory; 0 means this thread.
-    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) } {
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, libc::c_int::from(nice)) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -13,6 +13,9 @@ use serde::Serialize;
 /// Kernel clock ticks per second in `/proc/PID/stat` (`sysconf(_SC_CLK_TCK)`: 100 on every Linux that Rust runs on).
 const TICKS_PER_SECOND: f64 = 100.0;
 
+/// The generator, and what shares its core.
+const GREEDY: i8 = -20;
+
 /// Among real-time threads: the lowest.
 const SERVER_PRIORITY: u8 = 1;
 
@@ -49,7 +52,7 @@ impl Placement {
             let _ = net::pin::current_thread_to(core);
         }
         if self.real_time {
-            let _ = net::pin::current_thread_greedy();
+            let _ = net::pin::current_thread_nice(GREEDY);
         }
     }
 
@@ -59,14 +62,17 @@ impl Placement {
         if let Some(core) = core {
             let _ = net::pin::current_thread_to_any(&[core]);
         }
-        // What shares the generator's core shares it fairly.
-        let real_time = self.real_time && core != self.generator_core;
-        if real_time {
+        let shares = core == self.generator_core;
+        if self.real_time && shares {
+            let _ = net::pin::current_thread_nice(GREEDY);
+        } else if self.real_time {
             let _ = net::pin::current_thread_real_time(SERVER_PRIORITY);
         }
         net::process::die_with_parent(command);
         let child = command.spawn();
-        if real_time {
+        if self.real_time && shares {
+            let _ = net::pin::current_thread_nice(0);
+        } else if self.real_time {
             let _ = net::pin::current_thread_real_time(0);
         }
         let _ = net::pin::current_thread_to_any(&before);

@@ -70,7 +70,7 @@ pub async fn edge(options: &Options) -> anyhow::Result<Report> {
 pub async fn path(options: &Options) -> anyhow::Result<Report> {
     let bench = Bench::new(options)?;
     let scratch = Scratch::new()?;
-    let seats = options.sessions + 64;
+    let seats = options.sessions;
     let set = &options.transceiver_set;
     let transceivers = Transceiver::start(&bench.placement, &scratch, options.transceivers, seats, set)?;
     let edge = Edge::start(&bench.placement, &scratch, seats, &transceivers, &options.edge_set)?;

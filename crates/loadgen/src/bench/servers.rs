@@ -7,6 +7,9 @@ use super::process::{Placement, Scratch, Server, free_tcp, free_udp, metric};
 /// Allocations of the edge's worker threads.
 const ALLOCATIONS: &str = "fronthaul_edge_worker_allocations_total";
 
+/// What a transceiver is laid out for.
+const SEATS_MOST: usize = 1024;
+
 /// An edge under test.
 pub(crate) struct Edge {
     server: Server,
@@ -70,7 +73,7 @@ impl Edge {
 }
 
 impl Transceiver {
-    /// `count` transceivers with room for `seats` calls each, on the generator's core.
+    /// `count` transceivers with room for `seats` calls in all, on the generator's core.
     pub(crate) fn start(
         placement: &Placement,
         scratch: &Scratch,
@@ -78,6 +81,8 @@ impl Transceiver {
         seats: usize,
         set: &[String],
     ) -> anyhow::Result<Vec<Self>> {
+        let least = seats.div_ceil(SEATS_MOST);
+        anyhow::ensure!(count >= least, "{seats} calls need {least} transceivers: choose --transceivers {least}");
         (1..=count)
             .map(|id| {
                 let (link, admin) = (free_udp()?, free_tcp()?);
@@ -86,7 +91,7 @@ impl Transceiver {
                     format!("link_bind=\"{link}\""),
                     format!("admin_bind=\"{admin}\""),
                     "workers=1".to_owned(),
-                    format!("seats={seats}"),
+                    format!("seats={}", seats.min(SEATS_MOST)),
                     format!("state_dir=\"{}\"", scratch.0.display()),
                     "log.level=\"warn\"".to_owned(),
                 ];

@@ -61,7 +61,7 @@ pub async fn sweep(options: &Options, most: usize, through_link: bool) -> anyhow
     let scratch = Scratch::new()?;
     let seats = most + 64;
     let transceivers = if through_link {
-        Transceiver::start(&placement, &scratch, options.transceivers, seats, &options.transceiver_set)?
+        Transceiver::start(&placement, &scratch, options.transceivers, most, &options.transceiver_set)?
     } else {
         Vec::new()
     };
