@@ -101,11 +101,10 @@ impl Admission {
         }
     }
 
-    /// What an edge is told when its links are looked at, too: `links` of them that carry calls, each laid out for
-    /// `budget` sessions; none that it does not hold yet while one of them is congested.
-    pub(crate) fn lease_over(&self, edge: EdgeId, links: u32, budget: u32, congested: bool) -> u32 {
-        let held = self.held_by(edge);
-        if congested { held } else { self.lease(edge).min(links.saturating_mul(budget)).max(held) }
+    /// What an edge is told when its links are looked at, too: no more than there is [`room`] for over them, and no less
+    /// than it holds.
+    pub(crate) fn lease_over(&self, edge: EdgeId, room: u32) -> u32 {
+        self.lease(edge).min(room).max(self.held_by(edge))
     }
 
     /// Seats taken.
@@ -116,6 +115,23 @@ impl Admission {
     fn held_by(&self, edge: EdgeId) -> u32 {
         self.held.get(&edge).copied().unwrap_or(0)
     }
+}
+
+/// A link of an edge, as far as seats go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Carrier {
+    pub(crate) calls: u32,
+    pub(crate) congested: bool,
+    /// The edge's lease is told over it.
+    pub(crate) leases: bool,
+}
+
+/// Calls that an edge's links may carry: a healthy one the `budget` that it is laid out for, a congested one those that it
+/// has. The one with the lease carries none, so it decides nothing; as long as there is no other, one is taken to come.
+pub(crate) fn room(links: impl Iterator<Item = Carrier>, budget: u32) -> u32 {
+    let carrying = links.filter(|link| link.calls > 0 || !link.leases);
+    let each = carrying.map(|link| if link.congested { link.calls } else { budget });
+    each.reduce(u32::saturating_add).unwrap_or(budget)
 }
 
 #[cfg(test)]
@@ -149,13 +165,40 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_grants_what_the_links_are_laid_out_for_and_nothing_over_a_congested_one() {
+    fn a_lease_grants_what_there_is_room_for_over_the_links_and_what_is_held() {
         let mut admission = Admission::new(5000);
         admission.take(A).unwrap();
-        assert_eq!(admission.lease_over(A, 2, 1024, false), 2048);
-        assert_eq!(admission.lease_over(A, 2, 1024, true), 1);
-        assert_eq!(admission.lease_over(A, 0, 1024, false), 1);
-        assert_eq!(admission.lease_over(B, 9, 1024, false), 4999);
+        assert_eq!(admission.lease_over(A, 2048), 2048);
+        assert_eq!(admission.lease_over(A, 0), 1);
+        assert_eq!(admission.lease_over(B, 9000), 4999);
+    }
+
+    const CONTROL: Carrier = Carrier { calls: 0, congested: false, leases: true };
+    const IDLE: Carrier = Carrier { calls: 0, congested: false, leases: false };
+    const BUSY: Carrier = Carrier { calls: 7, congested: false, leases: false };
+
+    fn congested(link: Carrier) -> Carrier {
+        Carrier { congested: true, ..link }
+    }
+
+    #[test]
+    fn a_congested_link_takes_its_own_room_alone() {
+        assert_eq!(room([CONTROL, IDLE, BUSY].into_iter(), 1000), 2000);
+        assert_eq!(room([CONTROL, IDLE, congested(BUSY)].into_iter(), 1000), 1007);
+        assert_eq!(room([CONTROL, congested(IDLE), congested(BUSY)].into_iter(), 1000), 7);
+    }
+
+    #[test]
+    fn a_congested_control_link_decides_nothing() {
+        assert_eq!(room([congested(CONTROL), IDLE, BUSY].into_iter(), 1000), 2000);
+        assert_eq!(room([congested(CONTROL)].into_iter(), 1000), 1000);
+    }
+
+    #[test]
+    fn a_link_with_lease_and_calls_carries() {
+        let both = Carrier { leases: true, ..BUSY };
+        assert_eq!(room([both].into_iter(), 1000), 1000);
+        assert_eq!(room([congested(both)].into_iter(), 1000), 7);
     }
 
     #[test]

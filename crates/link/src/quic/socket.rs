@@ -2,7 +2,8 @@
 //!
 //! Some network cards accept the option for segments (UDP_SEGMENT) and fail each send that uses it, with EIO or EINVAL;
 //! some kernels refuse ECN marks alike. quinn's own socket then drops what it was sending. Here that datagram is sent
-//! again at once, segment by segment and unmarked, and what failed is not asked of the socket again.
+//! again at once, segment by segment and unmarked. What was at fault, as it goes without, is not asked of the socket again;
+//! a send that fails either way says nothing of them.
 
 use std::fmt;
 use std::io::{self, IoSliceMut};
@@ -87,11 +88,8 @@ impl LinkSocket {
 
     /// Segment by segment; with the marks first, then without, so that only what fails is given up.
     fn send_plainly(&self, kernel: &dyn Send, whole: &Transmit<'_>, segmented: bool) -> io::Result<()> {
-        if segmented && self.segments.swap(false, Ordering::Relaxed) {
-            tracing::warn!("no segmentation offload on this socket: the system refused it");
-        }
         let size = whole.segment_size.unwrap_or(whole.contents.len()).max(1);
-        let mut ecn = whole.ecn;
+        let (mut ecn, mut any) = (whole.ecn, false);
         for contents in whole.contents.chunks(size) {
             let one = |ecn| Transmit {
                 destination: whole.destination,
@@ -102,15 +100,21 @@ impl LinkSocket {
             };
             let mut sent = kernel.send(&self.io, &one(ecn));
             if ecn.is_some() && sent.as_ref().is_err_and(refused) {
-                ecn = None;
-                self.ecn.store(false, Ordering::Relaxed);
-                tracing::warn!("no ECN on this socket: the system refused it");
                 sent = kernel.send(&self.io, &one(None));
+                if sent.is_ok() {
+                    ecn = None;
+                    self.ecn.store(false, Ordering::Relaxed);
+                    tracing::warn!("no ECN on this socket: the system refused it");
+                }
             }
+            any |= sent.is_ok();
             // What comes after a full socket buffer is lost as on a full path: the call cannot be repeated in part.
             if sent.is_err() {
                 self.failed.fetch_add(1, Ordering::Relaxed);
             }
+        }
+        if segmented && any && self.segments.swap(false, Ordering::Relaxed) {
+            tracing::warn!("no segmentation offload on this socket: the system refused it");
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! in the worker.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use link::quic::{Link, PathState, Peer, SESSIONS_PER_LINK, clock_base, clock32_a
 use tokio::sync::mpsc;
 
 use super::queues::{CallQueues, Sending};
-use crate::admission::{Admission, Refusal};
+use crate::admission::{Admission, Carrier, Refusal, room};
 use crate::backend::Model;
 use crate::call::CallOutput;
 use crate::ring::{CallKey, Control, FromWorker, ToWorker};
@@ -98,6 +98,8 @@ pub(super) struct Hub {
     sessions: BTreeMap<SessionId, CallKey>,
     admission: Admission,
     leases: Vec<Lease>,
+    /// Links with a lease on them.
+    leasing: BTreeSet<u64>,
     workers: Vec<SharedWorker>,
     next_key: u64,
     pub(super) counts: Counts,
@@ -112,6 +114,7 @@ impl Hub {
             sessions: BTreeMap::new(),
             admission: Admission::new(seats),
             leases: Vec::new(),
+            leasing: BTreeSet::new(),
             workers,
             next_key: 0,
             counts: Counts::default(),
@@ -149,6 +152,7 @@ impl Hub {
             self.end_call(now, key, "link lost");
         }
         self.links.remove(&link);
+        self.leasing.remove(&link);
     }
 
     /// Seats a call. The same request again gets the same slot.
@@ -310,7 +314,8 @@ impl Hub {
         }
     }
 
-    pub(super) fn add_lease(&mut self, edge: EdgeId, grants: mpsc::Sender<LeaseGrant>) {
+    pub(super) fn add_lease(&mut self, edge: EdgeId, link: u64, grants: mpsc::Sender<LeaseGrant>) {
+        self.leasing.insert(link);
         self.leases.push(Lease { edge, grants });
         self.grant_leases();
     }
@@ -326,12 +331,14 @@ impl Hub {
         self.leases = leases;
     }
 
-    /// What an edge may hold here in total, over its links as they are. One of them carries its lease and no calls.
+    /// What an edge may hold here in total, over its links as they are.
     fn lease(&self, edge: EdgeId) -> u32 {
-        let links = || self.links.values().filter(|link| link.edge == edge);
-        let carrying = u32::try_from(links().count().saturating_sub(1).max(1)).unwrap_or(u32::MAX);
-        let congested = links().any(|link| link.path.is_congested());
-        self.admission.lease_over(edge, carrying, SESSIONS_PER_LINK, congested)
+        let links = self.links.iter().filter(|(_, link)| link.edge == edge).map(|(id, link)| Carrier {
+            calls: link.calls,
+            congested: link.path.is_congested(),
+            leases: self.leasing.contains(id),
+        });
+        self.admission.lease_over(edge, room(links, SESSIONS_PER_LINK))
     }
 
     /// Links that are congested, closing, repeating.
@@ -362,7 +369,7 @@ impl Hub {
 
     /// Seats granted to the edges that hold a lease, each edge counted once.
     pub(super) fn seats_leased(&self) -> u32 {
-        let edges: std::collections::BTreeSet<EdgeId> = self.leases.iter().map(|lease| lease.edge).collect();
+        let edges: BTreeSet<EdgeId> = self.leases.iter().map(|lease| lease.edge).collect();
         edges.into_iter().map(|edge| self.lease(edge)).sum()
     }
 
@@ -441,3 +448,6 @@ fn worker_of(session: SessionId, workers: usize) -> usize {
     let workers_wide = u64::try_from(workers.max(1)).unwrap_or(1);
     usize::try_from(z % workers_wide).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -156,7 +156,7 @@ fn handle(hub: &SharedHub, command: Command) {
             hub.release(now, &request);
             let _ = reply.send(());
         }
-        Command::Lease { edge, grants } => hub.add_lease(edge, grants),
+        Command::Lease { edge, link, grants } => hub.add_lease(edge, link, grants),
     }
 }
 

@@ -27,7 +27,7 @@ const GRANTS: usize = 4;
 pub(super) enum Command {
     Open { link: u64, request: OpenRequest, reply: oneshot::Sender<Result<Slot, Refusal>> },
     Release { request: ReleaseRequest, reply: oneshot::Sender<()> },
-    Lease { edge: EdgeId, grants: mpsc::Sender<LeaseGrant> },
+    Lease { edge: EdgeId, link: u64, grants: mpsc::Sender<LeaseGrant> },
 }
 
 pub(super) struct Service {
@@ -61,8 +61,9 @@ impl Transceiver for Service {
 
     async fn lease(&self, request: Request<LeaseRequest>) -> Result<Response<Self::LeaseStream>, Status> {
         let edge = edge(&request)?;
+        let link = caller(&request).map_or(0, |caller| caller.link);
         let (grants, stream) = mpsc::channel(GRANTS);
-        self.command(Command::Lease { edge, grants }).await?;
+        self.command(Command::Lease { edge, link, grants }).await?;
         let stream = tokio_stream::StreamExt::map(ReceiverStream::new(stream), Ok);
         Ok(Response::new(Box::pin(stream)))
     }

@@ -13,6 +13,8 @@ use super::*;
 struct Kernel {
     no_segments: Option<i32>,
     no_ecn: Option<i32>,
+    /// Nothing leaves, however it is sent.
+    broken: Arc<AtomicBool>,
     state: Arc<UdpSocketState>,
     calls: Arc<Mutex<Vec<Call>>>,
 }
@@ -29,8 +31,9 @@ impl Send for Kernel {
         let call =
             Call { bytes: transmit.contents.len(), segment: transmit.segment_size, marked: transmit.ecn.is_some() };
         self.calls.lock().unwrap().push(call);
-        let refusal =
-            self.no_segments.filter(|_| call.segment.is_some()).or_else(|| self.no_ecn.filter(|_| call.marked));
+        let refusal = self.broken.load(Ordering::Relaxed).then_some(EIO);
+        let refusal = refusal
+            .or(self.no_segments.filter(|_| call.segment.is_some()).or_else(|| self.no_ecn.filter(|_| call.marked)));
         match refusal {
             Some(errno) => Err(io::Error::from_raw_os_error(errno)),
             None => self.state.try_send(socket.into(), transmit),
@@ -48,7 +51,8 @@ impl Pair {
     async fn new(no_segments: Option<i32>, no_ecn: Option<i32>) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let state = Arc::new(UdpSocketState::new((&socket).into()).unwrap());
-        let kernel = Kernel { no_segments, no_ecn, state, calls: Arc::default() };
+        let broken = Arc::default();
+        let kernel = Kernel { no_segments, no_ecn, broken, state, calls: Arc::default() };
         let socket = Arc::new(LinkSocket::with_kernel(socket, kernel.clone()).unwrap());
         let peer = tokio::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         Self { socket, kernel, peer }
@@ -132,6 +136,21 @@ async fn q01_a_system_without_either_loses_nothing() {
     all_of_the_batch_arrives(&pair).await;
     assert_eq!(pair.calls().len(), 4);
     assert_eq!(pair.socket.failed.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn what_fails_with_and_without_an_option_is_no_fault_of_the_option() {
+    let pair = Pair::new(None, None).await;
+    pair.kernel.broken.store(true, Ordering::Relaxed);
+    pair.send(&batch(), Some(100), Some(EcnCodepoint::Ect0)).await;
+    pair.send(&[7; 100], None, Some(EcnCodepoint::Ect0)).await;
+    assert_eq!(pair.socket.failed.load(Ordering::Relaxed), 4 + 1, "each datagram is counted");
+    pair.kernel.broken.store(false, Ordering::Relaxed);
+    pair.calls();
+    assert!(pair.socket.max_transmit_segments() > 1);
+    pair.send(&batch(), Some(100), Some(EcnCodepoint::Ect0)).await;
+    all_of_the_batch_arrives(&pair).await;
+    assert_eq!(pair.calls(), [Call { bytes: 350, segment: Some(100), marked: true }]);
 }
 
 #[tokio::test]
