@@ -4,7 +4,7 @@
 //! time. [`speech`] tells whose recording that was. The [`proxy`] stands between any client and the edge, delays both
 //! directions, drops what it is told to, and writes down each datagram.
 //!
-//! A [`bench`] drives thousands of callers from one thread and says what the server under test costs.
+//! A [bench](mod@bench) drives thousands of callers from one thread and says what the server under test costs.
 //!
 //! [`link_bench`] runs both ends of a link through the proxy, without callers.
 //!
