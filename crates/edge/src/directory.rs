@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use crate::keys::PopKeys;
 use crate::seats::Seat;
 use crate::worker::CloseCause;
+use crate::worker::budget::source_key;
 use crate::worker::peers::{Forwarded, GateDiscard, ROUTE_LIFETIME};
 
 /// No worker has claimed the session.
@@ -41,6 +42,10 @@ const FORWARDED_QUEUE: usize = HAND_OVER_QUEUE;
 /// 4-tuples known to be a peer's. 16384 are more than one edge's calls can all move at once; beyond that, packets of the
 /// others are offered around, within the budget for it.
 const PEER_PATHS: usize = 16_384;
+
+/// Of one IPv4 address or IPv6 /64: more than twice the calls that its budget carries. Who changes ports without end takes
+/// no place but its own.
+const PEER_PATHS_PER_SOURCE: u32 = 256;
 
 /// What a session needs from signaling, until a worker claims it.
 #[derive(Debug)]
@@ -120,6 +125,15 @@ pub struct HandOver {
     pub datagram: Vec<u8>,
 }
 
+/// A datagram that another thread received.
+#[derive(Debug)]
+pub enum Letter {
+    /// By another worker.
+    HandOver(HandOver),
+    /// By another edge.
+    Forwarded(Forwarded),
+}
+
 /// What a worker is told from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -192,6 +206,13 @@ impl Mailbox {
     /// The oldest datagram of a peer's.
     pub fn take_forwarded(&self) -> Option<Forwarded> {
         self.forwarded.pop()
+    }
+
+    /// The oldest datagram of either kind, the `number`th of a turn: while there are both, they take turns.
+    pub fn take_datagram(&self, number: usize) -> Option<Letter> {
+        let hand_over = || self.take_hand_over().map(Letter::HandOver);
+        let forwarded = || self.take_forwarded().map(Letter::Forwarded);
+        if number.is_multiple_of(2) { hand_over().or_else(forwarded) } else { forwarded().or_else(hand_over) }
     }
 
     /// The oldest command.
@@ -365,6 +386,11 @@ impl Directory {
         self.paths.remove_if(path, |_, owner| *owner == worker);
     }
 
+    /// Forgets a 4-tuple that a session of another edge proved; the worker that had it.
+    pub(crate) fn give_path_away(&self, path: &Path) -> Option<u32> {
+        self.paths.remove(path).map(|(_, worker)| worker)
+    }
+
     /// Known 4-tuples.
     #[must_use]
     pub fn paths(&self) -> usize {
@@ -414,6 +440,8 @@ pub struct Pop {
     pub(crate) seq: AtomicU64,
     /// 4-tuples whose session a peer has, by its own word, and until when that holds.
     routes: DashMap<Path, (EdgeId, Instant)>,
+    /// How many of them each source has. Locked after `routes`.
+    route_sources: DashMap<u64, u32>,
     /// The worker whose session speaks with this SSRC. First come: whoever chooses somebody else's gains nothing.
     ssrcs: DashMap<u32, u32>,
     discards: [AtomicU64; GateDiscard::ALL.len()],
@@ -428,6 +456,7 @@ impl Pop {
             peers: peers.to_vec(),
             seq: AtomicU64::new(first_seq),
             routes: DashMap::new(),
+            route_sources: DashMap::new(),
             ssrcs: DashMap::new(),
             discards: Default::default(),
         }
@@ -444,18 +473,40 @@ impl Pop {
 
     /// A peer said that a 4-tuple is its own, or sent something to it.
     pub fn learn(&self, path: Path, peer: EdgeId, now: Instant) {
-        if let Some(mut route) = self.routes.get_mut(&path) {
-            *route = (peer, now + ROUTE_LIFETIME);
+        let route = (peer, now + ROUTE_LIFETIME);
+        if let Some(mut known) = self.routes.get_mut(&path) {
+            *known = route;
             return;
         }
-        if self.routes.len() < PEER_PATHS {
-            self.routes.insert(path, (peer, now + ROUTE_LIFETIME));
+        if self.routes.len() >= PEER_PATHS {
+            return;
+        }
+        match self.routes.entry(path) {
+            dashmap::Entry::Occupied(mut known) => drop(known.insert(route)),
+            dashmap::Entry::Vacant(vacant) => {
+                let mut count = self.route_sources.entry(source_key(path.remote.ip())).or_default();
+                if *count < PEER_PATHS_PER_SOURCE {
+                    *count += 1;
+                    drop(vacant.insert(route));
+                }
+            }
         }
     }
 
     /// Forgets what no peer has confirmed for long. Called now and then.
     pub fn expire(&self, now: Instant) {
-        self.routes.retain(|_, (_, until)| now < *until);
+        self.routes.retain(|path, (_, until)| {
+            let stays = now < *until;
+            if !stays
+                && let dashmap::Entry::Occupied(mut count) = self.route_sources.entry(source_key(path.remote.ip()))
+            {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+            stays
+        });
     }
 
     /// 4-tuples known to be a peer's.

@@ -135,6 +135,80 @@ fn a_batch_of_first_checks_claims_one_session_per_turn_and_all_in_the_end() {
     assert_eq!(crowd.worker.stats().discarded(Discard::SetupQueue), 0);
 }
 
+/// A session claimed by one check, not connected; where its client is.
+fn claimed_only(crowd: &mut Crowd) -> SocketAddr {
+    let before = crowd.worker.gauges().sessions;
+    let (from, mut check) = first_check(crowd);
+    let path = Path { local: edge(), remote: from };
+    crowd.turn(|costs| &mut costs.control, |worker, now, unix| worker.handle_datagram(now, unix, path, &mut check));
+    assert_eq!(crowd.worker.gauges().sessions, before + 1);
+    from
+}
+
+fn first_check(crowd: &mut Crowd) -> (SocketAddr, Vec<u8>) {
+    crowd.call("echo");
+    let client = crowd.clients.last_mut().unwrap();
+    client.tick(crowd.now);
+    client.drain(crowd.now);
+    (client.local, client.outbox.drain(..).next().unwrap().1)
+}
+
+/// A record that no handshake takes.
+const JUNK_DTLS: [u8; 60] = [22; 60];
+
+#[test]
+fn one_client_in_set_up_holds_four_places_of_the_queue_whatever_it_sends() {
+    // One that goes on displaces its own, and is overtaken.
+    for (goes_on, behind) in [(0, 4), (10, 1)] {
+        let mut crowd = Crowd::new(10);
+        let attacker = Path { local: edge(), remote: claimed_only(&mut crowd) };
+        let (from, mut check) = first_check(&mut crowd);
+        let path = Path { local: edge(), remote: from };
+        crowd.turn(
+            |costs| &mut costs.control,
+            |worker, now, unix| {
+                (0..300).for_each(|_| worker.handle_datagram(now, unix, attacker, &mut JUNK_DTLS.clone()));
+                worker.handle_datagram(now, unix, path, &mut check);
+            },
+        );
+        // The first one took the turn's step, four wait, the others made room for their successors.
+        assert_eq!(crowd.worker.stats().discarded(Discard::SetupQueue), 295);
+        for turn in 0..=behind {
+            assert_eq!(crowd.worker.gauges().sessions, 1, "turn {turn}");
+            crowd.turn(
+                |costs| &mut costs.timeouts,
+                |worker, now, unix| {
+                    worker.handle_timeout(now);
+                    (0..goes_on).for_each(|_| worker.handle_datagram(now, unix, attacker, &mut JUNK_DTLS.clone()));
+                },
+            );
+        }
+        assert_eq!(crowd.worker.gauges().sessions, 2);
+    }
+}
+
+#[test]
+fn dtls_of_a_session_in_set_up_pays_and_that_of_a_connected_one_does_not() {
+    let mut crowd = Crowd::with_limits(10, Limits { per_source: 100, per_worker: 10_000 });
+    crowd.join("echo");
+    let attacker = claimed_only(&mut crowd);
+    // It goes no further.
+    crowd.clients.pop();
+    let before = crowd.worker.stats().discarded(Discard::OverBudget);
+    for _ in 0..1000 {
+        forge(&mut crowd, attacker, &JUNK_DTLS);
+    }
+    let refused = crowd.worker.stats().discarded(Discard::OverBudget) - before;
+    assert!((900..=1000).contains(&refused), "{refused}");
+    // From the same address, a bucket that holds nothing.
+    crowd.clients[0].say("still there");
+    for _ in 0..50 {
+        forge(&mut crowd, attacker, &JUNK_DTLS);
+        crowd.run_for(Duration::from_millis(1));
+    }
+    assert_eq!(crowd.clients[0].messages.last().unwrap(), "still there");
+}
+
 /// FINGERPRINT is optional and the last attribute, 8 bytes long (RFC 8489 §14.7).
 fn without_fingerprint(check: &[u8]) -> Vec<u8> {
     let mut check = check[..check.len() - 8].to_vec();

@@ -97,19 +97,30 @@ impl PopRig {
     }
 
     /// A call that edge 1 answers, connected there.
-    fn connected(mut self) -> Self {
+    fn connected(self) -> Self {
+        self.connected_to(0)
+    }
+
+    /// A call that this edge answers.
+    fn connected_to(mut self, node: usize) -> Self {
+        let began = self.now;
         let offer = self.client.offer();
         let request = CreateCall { offer: &offer, model: Some("echo"), session_json: None };
         let mut rng = StdRng::seed_from_u64(1);
-        let created = create_call(&self.nodes[0].shared, self.now, self.unix(), &mut rng, request).unwrap();
+        let created = create_call(&self.nodes[node].shared, self.now, self.unix(), &mut rng, request).unwrap();
         self.client.accept(&created.answer);
         while self.client.channel.is_none() {
-            assert!(self.now - self.begin < Duration::from_secs(5), "not connected");
+            assert!(self.now - began < Duration::from_secs(5), "not connected");
             self.run_for(Duration::from_millis(5));
         }
         self.talk(5);
         assert_eq!(self.client.heard.len(), 5);
         self
+    }
+
+    /// The page forgets its call, and its next one has the same port.
+    fn load_again(&mut self) {
+        self.client = Client::new(self.now, self.client.local);
     }
 
     /// The client's packets reach the other edge, from another address, as behind another proxy.
@@ -391,6 +402,104 @@ fn a_check_is_verified_before_another_worker_or_edge_hears_of_it() {
         assert!(worker.poll_output().is_none());
         assert_eq!(worker.stats().discarded(Discard::Rtc(rtc::Discard::StunIntegrity)), 1);
     }
+}
+
+/// A page at edge 2 is loaded again: the port stays, and the POST is answered by edge 1.
+#[test]
+fn a_page_that_is_loaded_again_is_heard_by_the_edge_that_answered_it_now() {
+    for arrival in 0..WORKERS {
+        let mut rig = PopRig::two();
+        rig.ingress = 1;
+        rig.arrival = arrival;
+        rig = rig.connected_to(1);
+        assert_eq!(rig.nodes[1].workers[arrival].gauges().paths, 1);
+        rig.load_again();
+        let before = rig.now;
+        rig = rig.connected_to(0);
+        assert!(rig.now - before < Duration::from_secs(2), "{:?}", rig.now - before);
+        assert_eq!((rig.sum(0, |stats| stats.claimed), rig.sum(1, |stats| stats.claimed)), (1, 1));
+        assert_eq!((rig.nodes[1].workers[arrival].gauges().paths, rig.nodes[1].shared.directory.paths()), (0, 0));
+        // The call that was left ends without its client.
+        rig.talk(100);
+        rig.run_for(Duration::from_secs(31));
+        rig.talk(5);
+        let sessions =
+            |node: usize| rig.nodes[node].workers.iter().map(|worker| worker.gauges().sessions).sum::<usize>();
+        assert_eq!((sessions(0), sessions(1)), (1, 0));
+    }
+}
+
+/// The other way round: what edge 1 still plays to the call that was left does not take the 4-tuple from edge 2.
+#[test]
+fn what_is_left_of_a_former_page_does_not_take_the_new_ones_packets() {
+    let mut rig = PopRig::two();
+    rig.ingress = 1;
+    rig = rig.connected_to(0);
+    rig.load_again();
+    rig = rig.connected_to(1);
+    let path = Path { local: rig.nodes[1].address, remote: rig.source };
+    let media = [&[128, 111, 0, 1][..], &[7; 60]].concat();
+    for seq in 0..20 {
+        let forward = Forward {
+            kind: Kind::Down,
+            from: EdgeId(1),
+            to: EdgeId(2),
+            time: rig.unix(),
+            seq: 1_000_000 + seq,
+            local: path.local,
+            remote: path.remote,
+            datagram: &media,
+        };
+        let mut bytes = Vec::new();
+        rig.nodes[0].shared.keys.current().route().seal_forward(&forward, &mut bytes);
+        rig.arrive(1, &bytes).unwrap();
+    }
+    assert_eq!(rig.nodes[1].shared.directory.paths(), 1);
+    rig.client.heard.clear();
+    rig.lose = |class| class == Class::Stun;
+    rig.talk(10);
+    assert_eq!(rig.client.heard.len(), 10);
+}
+
+#[test]
+fn one_source_fills_no_more_than_its_share_of_the_peers_paths() {
+    let pop = Pop::new(&[EdgeId(2)], 0);
+    let now = Instant::now();
+    let path = |host: u8, port: u16| Path {
+        local: EDGE.parse().unwrap(),
+        remote: SocketAddr::from(([203, 0, 113, host], port)),
+    };
+    for port in 1..=20_000 {
+        pop.learn(path(1, port), EdgeId(2), now);
+    }
+    assert_eq!(pop.routes(), 256);
+    pop.learn(path(2, 1), EdgeId(2), now + Duration::from_secs(20));
+    assert_eq!(pop.peer_of(&path(2, 1), now + Duration::from_secs(20)), Some(EdgeId(2)));
+    // What expired is free again.
+    let later = now + Duration::from_secs(31);
+    pop.expire(later);
+    assert_eq!(pop.routes(), 1);
+    for port in 30_000..31_000 {
+        pop.learn(path(1, port), EdgeId(2), later);
+    }
+    assert_eq!(pop.routes(), 257);
+}
+
+/// Somebody who saw an SSRC and sends from everywhere at once: a hand-over costs another thread its time.
+#[test]
+fn packets_with_a_sniffed_ssrc_are_handed_over_within_the_budget_of_strangers() {
+    let mut rig = PopRig::new(&[EDGE]).connected();
+    rig.client.speak(rig.now, &[0xfc, 1]);
+    rig.client.tick(rig.now);
+    let genuine = rig.client.outbox.drain(..).find(|(_, d)| classify(d) == Class::Rtp).expect("a packet").1;
+    let (now, unix) = (rig.now, rig.unix());
+    for n in 0..20_000_u16 {
+        let path = Path { local: rig.nodes[0].address, remote: SocketAddr::from(([203, 0, 113, 1], 1000 + n)) };
+        rig.nodes[0].workers[1].handle_datagram(now, unix, path, &mut genuine.clone());
+    }
+    let stats = rig.nodes[0].workers[1].stats();
+    let per_source = u64::from(Limits::default().per_source);
+    assert_eq!((stats.handed_over, stats.discarded(Discard::OverBudget)), (per_source, 20_000 - per_source));
 }
 
 /// Case I05 without a check: the NAT gave the client another port, and the kernel gives that to another worker.

@@ -8,8 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::{CLIENT, EDGE, Rig, UNIX};
-use edge::directory::Command;
+use edge::directory::{Command, Directory, HandOver, Letter};
+use edge::worker::peers::Forwarded;
 use edge::worker::{CloseCause, Discard, Gauges};
+use link::ids::EdgeId;
+use link::route::forward::Kind;
 use rtc::Path;
 
 fn path() -> Path {
@@ -65,6 +68,24 @@ fn a_datagram_is_handed_over_once() {
     rig.workers[1].handle_hand_over(rig.now, UNIX, path(), &mut [22, 1, 2, 3]);
     assert!(rig.workers[1].poll_output().is_none());
     assert_eq!(rig.workers[1].stats().discarded(Discard::Misrouted), 1);
+}
+
+#[test]
+fn datagrams_of_workers_and_of_peers_take_turns_in_a_mailbox() {
+    let directory = Directory::new(1);
+    let mailbox = directory.mailbox(0).unwrap();
+    for _ in 0..100 {
+        mailbox.hand_over(HandOver { path: path(), datagram: vec![] });
+    }
+    for _ in 0..40 {
+        mailbox.forward(Forwarded { kind: Kind::Up, from: EdgeId(2), path: path(), datagram: vec![] });
+    }
+    let turn = || {
+        let letters = (0..64).map_while(|number| mailbox.take_datagram(number));
+        let (ours, peers): (Vec<_>, Vec<_>) = letters.partition(|letter| matches!(letter, Letter::HandOver(_)));
+        (ours.len(), peers.len())
+    };
+    assert_eq!([turn(), turn(), turn()], [(32, 32), (56, 8), (12, 0)]);
 }
 
 #[test]

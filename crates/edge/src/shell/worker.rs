@@ -25,7 +25,7 @@ use super::links::{self, Connected};
 use super::peers;
 use super::report::{Board, Snapshot};
 use crate::config::{Downlink, TransceiverConfig};
-use crate::directory::{Directory, HandOver};
+use crate::directory::{Directory, HandOver, Letter};
 use crate::keys::PopKeys;
 use crate::worker::{Output, Worker, WorkerConfig};
 
@@ -324,15 +324,14 @@ async fn serve_mailbox(shell: Rc<Shell>) -> std::io::Result<()> {
                 }
                 let mut taken = 0;
                 while taken < HAND_OVERS_PER_TURN
-                    && let Some(HandOver { path, mut datagram }) = mailbox.take_hand_over()
+                    && let Some(letter) = mailbox.take_datagram(taken)
                 {
-                    core.handle_hand_over(now, unix_seconds, path, &mut datagram);
-                    taken += 1;
-                }
-                while taken < HAND_OVERS_PER_TURN
-                    && let Some(forwarded) = mailbox.take_forwarded()
-                {
-                    core.handle_peer(now, unix_seconds, forwarded);
+                    match letter {
+                        Letter::HandOver(HandOver { path, mut datagram }) => {
+                            core.handle_hand_over(now, unix_seconds, path, &mut datagram);
+                        }
+                        Letter::Forwarded(forwarded) => core.handle_peer(now, unix_seconds, forwarded),
+                    }
                     taken += 1;
                 }
                 full = taken == HAND_OVERS_PER_TURN;

@@ -1,4 +1,6 @@
-//! Who asks for calls how often: one source may not use all seats up, nor the time it takes to answer offers.
+//! Who asks for calls how often: one source may not use up the time it takes to answer offers. The rate alone is limited: a
+//! seat is held from the answer until a check claims the call or the set-up timeout is over, so `calls_per_source` times
+//! that timeout is what one source can hold.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,11 +1,12 @@
 //! What strangers may cost: established flows come first.
 //!
-//! A datagram on a 4-tuple that a check proved is never asked for a budget. Everything else costs one token of its source (an
+//! A datagram of a connected session, on a 4-tuple that a check proved, is never asked for a budget. Everything else costs one token of its source (an
 //! IPv4 address, or an IPv6 /64: that is what one host is given) and one of the worker:
 //!
 //! ```text
 //!               per source                 per worker
-//! strangers     [`Limits::per_source`]/s   [`Limits::per_worker`]/s    checks, DTLS and SRTP from unknown 4-tuples
+//! strangers     [`Limits::per_source`]/s   [`Limits::per_worker`]/s    checks, DTLS and SRTP from unknown 4-tuples, and
+//!                                                                      all DTLS until it is connected
 //! set-up        -                          one step per turn           claims, DTLS until it is connected ([`super::setup`])
 //! ```
 //!
@@ -14,7 +15,7 @@
 //!
 //! # Memory
 //!
-//! Sources live in [`SETS`] sets of [`WAYS`], 64 KiB for ever. A new source takes the place of the one in its set that has most
+//! Sources live in [`SETS`] sets of [`WAYS`], 128 KiB for ever. A new source takes the place of the one in its set that has most
 //! tokens, which is the one about which least is forgotten. Who sends from very many addresses gets past the sources' buckets
 //! and meets the worker's.
 
@@ -30,7 +31,7 @@ const WAYS: usize = 4;
 /// How many datagrams of strangers are looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// From one IPv4 address or IPv6 /64, per second. A set-up needs about three. Defaults to 5000.
+    /// From one IPv4 address or IPv6 /64, per second. A set-up needs about six. Defaults to 5000.
     pub per_source: u32,
     /// On one worker, per second. At ~3 us each the default is 15 % of a core. Defaults to 50000.
     pub per_worker: u32,
@@ -109,7 +110,7 @@ impl Budget {
 
     fn source(&mut self, now_us: u64, source: IpAddr) -> &mut Source {
         let rate = self.limits.per_source;
-        let key = key(source);
+        let key = source_key(source);
         let set = &mut self.sources[set_of(key, self.seed)];
         let way = set.iter().position(|source| source.key == key).unwrap_or_else(|| {
             let fullest = (0..WAYS).min_by_key(|way| set[*way].bucket.missing(now_us, rate)).unwrap_or_default();
@@ -121,7 +122,7 @@ impl Budget {
 }
 
 /// The part of an address that one host cannot choose, as a number that is not 0.
-fn key(source: IpAddr) -> u64 {
+pub(crate) fn source_key(source: IpAddr) -> u64 {
     match source.to_canonical() {
         // Apart from the numbers of 64-bit prefixes: 0100::/8 is discarded by routers (RFC 6666).
         IpAddr::V4(address) => 0x01ff_0000_0000_0000 | u64::from(address.to_bits()),

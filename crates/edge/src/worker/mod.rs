@@ -150,13 +150,16 @@ impl Worker {
                 }
                 self.keys = keys;
             }
-            Command::PathTaken(path) => {
-                if let Some(key) = self.paths.remove(&path)
-                    && let Some(client) = self.clients.get_mut(key)
-                {
-                    client.paths.retain(|p| *p != path);
-                }
-            }
+            Command::PathTaken(path) => self.path_taken(path),
+        }
+    }
+
+    /// Another session proved this 4-tuple: datagrams that do not say whose they are no longer come here.
+    fn path_taken(&mut self, path: Path) {
+        if let Some(key) = self.paths.remove(&path)
+            && let Some(client) = self.clients.get_mut(key)
+        {
+            client.paths.retain(|p| *p != path);
         }
     }
 

@@ -38,7 +38,7 @@ use super::budget::{Budget, Limits};
 use super::io::{Io, Output};
 use super::routing::Hop;
 use super::stats::Discard;
-use crate::directory::Directory;
+use crate::directory::{Command, Directory};
 
 /// The longest datagram of a client's that is forwarded: what a peer's socket takes whole.
 const DATAGRAM_MAX: usize = 2048 - OVERHEAD;
@@ -186,9 +186,30 @@ impl Worker {
             }
             Kind::Down => {
                 self.directory.pop.learn(path, from, now);
+                // The answer to a check that was valid just now, as a local one's is. Media says nothing: it may be what
+                // a call that was left still plays.
+                if rtc::classify(&datagram) == rtc::Class::Stun {
+                    self.give_away(path);
+                }
                 self.io.transmit(path, datagram);
             }
-            Kind::Mine => self.directory.pop.learn(path, from, now),
+            Kind::Mine => {
+                self.directory.pop.learn(path, from, now);
+                self.give_away(path);
+            }
+        }
+    }
+
+    /// A peer's session proved a 4-tuple: who had it here is told, as when another worker's did. A page that was loaded
+    /// again comes from the same port, and its call may be another edge's.
+    fn give_away(&mut self, path: Path) {
+        let directory = Arc::clone(&self.directory);
+        if let Some(worker) = directory.give_path_away(&path) {
+            if worker == self.config.index {
+                self.path_taken(path);
+            } else if let Some(mailbox) = directory.mailbox(worker) {
+                mailbox.command(Command::PathTaken(path));
+            }
         }
     }
 

@@ -42,7 +42,8 @@ enum Destination {
     Peers,
 }
 
-/// Where the datagram comes from, and so whether it may go on: to another worker once, to another edge once, so that nobody can ever play ball with it.
+/// Where the datagram comes from, and so whether it may go on: to another worker once, to another edge once, so that
+/// nobody can ever play ball with it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hop {
     Network,
@@ -82,8 +83,14 @@ impl Worker {
         };
         match destination {
             Ok(Destination::Later) => self.wait_for_step(now, unix_seconds, path, datagram, hop),
-            Ok(Destination::Mine(key)) if class == Class::Dtls && !self.may_handshake(key) => {
-                self.wait_for_step(now, unix_seconds, path, datagram, hop);
+            Ok(Destination::Mine(key)) if class == Class::Dtls && self.is_in_setup(key) => {
+                if !self.setup.is_served() && !self.budget.take(now, path.remote.ip()) {
+                    self.io.stats.discard(Discard::OverBudget);
+                } else if self.setup.step() {
+                    self.deliver(now, key, path, datagram);
+                } else {
+                    self.wait_for_step(now, unix_seconds, path, datagram, hop);
+                }
             }
             Ok(Destination::Mine(key)) => self.deliver(now, key, path, datagram),
             Ok(Destination::Stranger(key)) => self.try_stranger(now, key, path, datagram),
@@ -108,9 +115,9 @@ impl Worker {
         self.paths.contains_key(path) || self.budget.take(now, path.remote.ip())
     }
 
-    /// Whether this session's DTLS may do its work in this turn.
-    fn may_handshake(&mut self, key: Key) -> bool {
-        self.clients.get(key).is_none_or(|client| client.connected) || self.setup.step()
+    /// Whether this session's DTLS still has its costly part before it.
+    fn is_in_setup(&self, key: Key) -> bool {
+        self.clients.get(key).is_some_and(|client| !client.connected)
     }
 
     /// DTLS and (S)RT(C)P from a 4-tuple that no session of this worker proved.

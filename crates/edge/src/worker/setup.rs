@@ -4,7 +4,8 @@
 //! of a session that is not connected (up to a certificate's verification and a signature): 50 to 300 us each, where a
 //! media packet takes two. A storm of set-ups in one receive batch would hold every running call up for 20 ms; one step
 //! per turn holds it up for 0.3 ms. Datagrams wait in the order in which they came, and whoever finds the queue full is
-//! dropped: checks and DTLS flights are repeated by their senders.
+//! dropped: checks and DTLS flights are repeated by their senders. A 4-tuple has [`WAITING_PER_PATH`] places: one that
+//! sends more displaces its own, so that it takes its turn among the others and no more.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ const STEPS_PER_TURN: u32 = 1;
 /// Datagrams that wait: at 0.3 ms each the last one waits for 80 ms, less than it takes a client to repeat it. 256 of 1500
 /// bytes are 384 KiB.
 const WAITING_MAX: usize = 256;
+
+/// Datagrams of one 4-tuple that wait: the longest DTLS flight of a client's.
+const WAITING_PER_PATH: usize = 4;
 
 /// What waits longer than this was repeated: the repetition comes in its turn.
 const WAITING_FOR: Duration = Duration::from_millis(500);
@@ -72,6 +76,15 @@ impl Setup {
 impl Worker {
     /// Keeps a datagram for a turn that has a step for it.
     pub(super) fn wait_for_step(&mut self, now: Instant, unix_seconds: u32, path: Path, datagram: &[u8], hop: Hop) {
+        let waiting = &mut self.setup.waiting;
+        // 256 comparisons, and each datagram that comes here was paid for.
+        let mut own = waiting.iter().enumerate().filter(|(_, waiting)| waiting.path == path).map(|(at, _)| at);
+        let oldest = own.next();
+        let displaced = if own.count() + 1 >= WAITING_PER_PATH { oldest } else { None };
+        if let Some(displaced) = displaced.and_then(|at| waiting.remove(at)) {
+            self.io.stats.discard(Discard::SetupQueue);
+            self.io.recycle(displaced.datagram);
+        }
         if self.setup.waiting.len() == WAITING_MAX {
             self.io.stats.discard(Discard::SetupQueue);
             return;
