@@ -29,6 +29,9 @@ use crate::stun::IntegrityKey;
 use crate::{Class, Discard, Identity, Setup, classify, srtp};
 use media::{Kind, Media};
 
+/// Between two SSRCs of one client that its driver is told.
+const SSRC_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Timers and limits of a session.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -72,8 +75,8 @@ pub struct Session {
     setup_deadline: Option<Instant>,
     /// From then on.
     report_deadline: Option<Instant>,
-    /// The SSRC of the client's audio.
-    heard_ssrc: Option<u32>,
+    /// The SSRC of the client's audio, and since when.
+    heard_ssrc: Option<(u32, Instant)>,
     closed: bool,
     transmits: VecDeque<(Path, Vec<u8>)>,
     events: VecDeque<Event>,
@@ -296,8 +299,8 @@ impl Session {
         if opened.newest {
             self.proven(now, path, admit);
         }
-        self.note_ssrc(datagram);
         match opened.kind {
+            Kind::Opus if opened.newest => self.note_ssrc(now, datagram),
             Kind::Opus => {}
             Kind::Other => return Input::Consumed,
             Kind::Unknown => return Input::Discarded(Discard::PayloadType),
@@ -329,13 +332,16 @@ impl Session {
         self.handshake_path = None;
     }
 
-    /// An RTP packet of the client's is authentic: its SSRC is the client's (RFC 3550 §5.1).
-    fn note_ssrc(&mut self, packet: &[u8]) {
+    /// A packet of the client's audio is authentic: its SSRC is the client's (RFC 3550 §5.1). A client that alternates
+    /// between some is told of once per [`SSRC_INTERVAL`]: each change costs its driver a look into shared tables.
+    fn note_ssrc(&mut self, now: Instant, packet: &[u8]) {
         let ssrc = packet.get(8..).and_then(<[u8]>::first_chunk).map(|ssrc| u32::from_be_bytes(*ssrc));
-        if ssrc != self.heard_ssrc
-            && let Some(ssrc) = ssrc
-        {
-            self.heard_ssrc = Some(ssrc);
+        let Some(ssrc) = ssrc else { return };
+        let changed = self
+            .heard_ssrc
+            .is_none_or(|(heard, at)| heard != ssrc && now.saturating_duration_since(at) >= SSRC_INTERVAL);
+        if changed {
+            self.heard_ssrc = Some((ssrc, now));
             self.events.push_back(Event::SsrcHeard(ssrc));
         }
     }

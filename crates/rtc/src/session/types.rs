@@ -83,8 +83,9 @@ pub enum Event {
         /// Which.
         channel: ChannelId,
     },
-    /// Route this 4-tuple here: a check from it was valid, or media proved it ([`crate::Session::handle_stranger`]). Told with every valid check, because another session may have
-    /// proved the same 4-tuple in between (a page that was loaded again, or a forged source address).
+    /// Route this 4-tuple here: a check from it was valid, or media proved it ([`crate::Session::handle_stranger`]). Told
+    /// with every valid check, because another session may have proved the same 4-tuple in between (a page that was
+    /// loaded again, or a forged source address).
     PathAdded(Path),
     /// Remove this 4-tuple: no valid check for 30 s, or displaced by a ninth.
     PathRemoved(Path),

@@ -82,6 +82,28 @@ fn goes_on_with_the_first_packet_of_another_ssrc() {
 }
 
 #[test]
+fn an_ssrc_is_told_once_per_second_however_often_it_changes() {
+    let mut pair = Pair::open(Plan::default());
+    let mid = pair.mid;
+    let began = pair.sim.elapsed();
+    for _ in 0..100 {
+        let ssrc = pair.client.direct_api().new_ssrc();
+        pair.client.direct_api().reset_stream_tx(mid, None, ssrc, None).unwrap();
+        pair.talk(1);
+    }
+    pair.run(Duration::from_millis(200));
+    let told: Vec<Duration> = pair
+        .server_events
+        .iter()
+        .filter(|(_, event)| matches!(event, rtc::Event::SsrcHeard(_)))
+        .map(|(at, _)| *at - began)
+        .collect();
+    assert_eq!(pair.heard.len(), 100);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[1] - told[0] >= Duration::from_secs(1), "{told:?}");
+}
+
+#[test]
 fn a_payload_type_that_was_not_agreed_is_counted() {
     let mut pair = Pair::open(Plan { tamper: |setup| setup.audio.as_mut().unwrap().opus = 1, ..Plan::default() });
     pair.talk(3);
