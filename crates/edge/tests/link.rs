@@ -14,11 +14,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use common::Client;
-use common::live::{Caller, StateDir, agent, eventually, metric, metrics};
+use common::live::{Caller, StateDir, admin, agent, eventually, metric, metrics};
 use edge::{Config, Edge, TransceiverConfig};
-use link::datagram::{Batch, parse};
+use link::datagram::{Batch, BatchWriter, MediaUp, parse};
 use link::identity::{NodeIdentity, Role};
-use link::ids::TransceiverId;
+use link::ids::{Slot, TransceiverId};
 use link::proto::transceiver_server::Transceiver;
 use link::proto::{
     ChannelMessage, EdgeMessage, HelloRequest, HelloResponse, LeaseGrant, LeaseRequest, OpenRequest, OpenResponse,
@@ -35,6 +35,8 @@ use tonic::{Request, Response, Status};
 #[derive(Default)]
 struct Script {
     refuses: AtomicBool,
+    /// Datagrams sent to whoever opens a session.
+    garbage: Mutex<Vec<Vec<u8>>>,
     slots: AtomicU32,
     opened: Mutex<Vec<(u64, u64)>>,
     released: Mutex<Vec<(u64, u64)>>,
@@ -138,6 +140,9 @@ async fn serve(endpoint: &Endpoint, script: Arc<Script>) {
                         let SessionHeader { epoch, slot, .. } = header;
                         let header =
                             UtteranceHeader { slot, epoch, utterance: 1, item: "item".to_owned(), first_sample: 0 };
+                        for datagram in script.garbage.lock().unwrap().drain(..) {
+                            link.send_datagram(datagram.into());
+                        }
                         let utterance = link.open_utterance(&header).await.unwrap();
                         utterances.lock().await.insert(slot, utterance);
                         tokio::spawn(mirror_messages(tx, rx, Arc::clone(&script)));
@@ -237,6 +242,39 @@ fn messages_and_audio_go_over_the_link_and_back() {
     });
     edge.drain();
     edge.wait().unwrap();
+}
+
+#[test]
+fn datagrams_of_a_transceiver_that_are_no_frames_are_counted() {
+    let state = StateDir::new("garbage");
+    let mirror = Mirror::start(&state, 1, any());
+    let frame = MediaUp {
+        slot: Slot(77),
+        epoch: 1,
+        marker: false,
+        seq: 1,
+        rtp_timestamp: 0,
+        audio_level: None,
+        age_us: 0,
+        payload: &[7; 20],
+    };
+    let batch = |mut writer: BatchWriter| {
+        assert!(writer.push_frame(&frame));
+        writer.take(0).to_vec()
+    };
+    let whole = batch(BatchWriter::media_down());
+    // No version, one cut short, one of the other direction; and one that can be read.
+    let bad = [vec![0xff; 9], whole[..whole.len() - 1].to_vec(), batch(BatchWriter::media_up())];
+    mirror.script.garbage.lock().unwrap().extend(bad.into_iter().chain([whole]));
+    let edge = start(&state, &[&mirror]);
+    let counter = "fronthaul_edge_discards_total{reason=\"link_malformed\"}";
+    eventually("published", || admin(&edge, "/metrics").1.contains(counter));
+    let before = metric(&edge, counter);
+    let mut caller = Caller::dial(&edge, "mirror");
+    echo_message(&mut caller);
+    eventually("three counted", || metric(&edge, counter) >= before + 3.0);
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(metric(&edge, counter), before + 3.0);
 }
 
 #[test]

@@ -170,9 +170,17 @@ async fn direct(shell: Rc<Shell>, transceiver: TransceiverId, link: Link) {
     while link.read_datagrams(DATAGRAMS_PER_TURN, &mut datagrams).await.is_ok() {
         shell.turn(|core, now| {
             for datagram in &datagrams {
-                let Ok(Batch::MediaDown { frames, .. }) = parse(datagram) else { continue };
-                for frame in frames.flatten() {
-                    core.handle_link(now, transceiver, LinkInput::Direct(frame));
+                let mut give = |input| core.handle_link(now, transceiver, input);
+                match parse(datagram) {
+                    Ok(Batch::MediaDown { frames, .. }) => {
+                        for frame in frames {
+                            give(frame.map_or(LinkInput::Malformed, LinkInput::Direct));
+                        }
+                    }
+                    // Heartbeats end in the link, and nothing else comes down.
+                    Ok(Batch::MediaUp { .. } | Batch::Playout { .. } | Batch::Heartbeat(_)) | Err(_) => {
+                        give(LinkInput::Malformed);
+                    }
                 }
             }
         });

@@ -11,7 +11,7 @@ use super::Worker;
 use super::clients::Key;
 use super::io::Output;
 use super::remote::{Remote, State};
-use super::stats::CloseCause;
+use super::stats::{CloseCause, Discard};
 
 /// From the link to a transceiver.
 #[derive(Debug)]
@@ -69,6 +69,8 @@ pub enum LinkInput<'a> {
     },
     /// A frame that came by datagram.
     Direct(MediaUp<'a>),
+    /// A datagram that is no batch of frames, or the rest of one.
+    Malformed,
     /// How the path to the transceiver is to be used.
     Path {
         /// Each frame goes twice.
@@ -132,6 +134,10 @@ impl Worker {
                     return;
                 }
             },
+            LinkInput::Malformed => {
+                self.io.stats.discard(Discard::LinkMalformed);
+                return;
+            }
             LinkInput::Path { repeat } => {
                 self.io.set_repeat(transceiver, repeat);
                 return;

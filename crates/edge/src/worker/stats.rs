@@ -21,10 +21,12 @@ pub enum Discard {
     OverBudget,
     /// Of a set-up, while too many others waited for theirs.
     SetupQueue,
+    /// A datagram of a transceiver, or the rest of one, that is no batch of frames.
+    LinkMalformed,
 }
 
 /// Discards that are not of the `rtc` crate, in the order of their counters.
-const OWN: [Discard; 7] = [
+const OWN: [Discard; 8] = [
     Discard::ForgedRoute,
     Discard::OtherEdge,
     Discard::UnknownSession,
@@ -32,6 +34,7 @@ const OWN: [Discard; 7] = [
     Discard::Misrouted,
     Discard::OverBudget,
     Discard::SetupQueue,
+    Discard::LinkMalformed,
 ];
 
 impl Discard {
@@ -55,6 +58,7 @@ impl Discard {
             Self::Misrouted => "misrouted",
             Self::OverBudget => "over_budget",
             Self::SetupQueue => "setup_queue",
+            Self::LinkMalformed => "link_malformed",
         }
     }
 
