@@ -88,8 +88,10 @@ pub(crate) fn flood(edge: SocketAddr, forgery: &mut Forgery, per_second: u32, ti
         while u128::from(tally.sent) < due {
             forgery.next(&mut datagram);
             let socket = &sockets[usize::try_from(tally.sent % u64::from(SOURCES))?];
-            // What the kernel has no room for did not arrive either.
-            let _ = socket.send_to(&datagram, edge);
+            // What the kernel has no room for did not arrive either: it is made up for later, and not counted.
+            if socket.send_to(&datagram, edge).is_err() {
+                break;
+            }
             tally.sent += 1;
             tally.sent_bytes += datagram.len() as u64;
         }

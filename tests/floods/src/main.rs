@@ -2,7 +2,9 @@
 //!
 //! ```text
 //! floods flood       [seconds]   50,000 forged datagrams/s beside running calls: none is answered, p99 moves < 5 ms
-//! floods auxiliaries [seconds]   log reader and metrics scraper stopped (SIGSTOP): media p99 moves < 1 ms, drops counted
+//! floods auxiliaries [seconds]   log reader and metrics scraper stopped (SIGSTOP): no frame is lost, media p99 moves by no
+//!                                more than 1 ms beyond what it moves by between two windows in which both run, drops
+//!                                counted
 //! floods cycles      [count]     calls one after the other: RSS flat within 2 %, nothing left, descriptors unchanged
 //! floods memory      [count]     calls at once: RSS per session
 //! ```
@@ -201,6 +203,8 @@ async fn flood(seconds: u32) -> anyhow::Result<()> {
             say(format_args!("{more:>10} {name}"));
         }
     }
+    let [discarded, earlier] = [&after, &before].map(|metrics| sum(metrics, "fronthaul_edge_discards_total"));
+    let discarded = discarded - earlier;
     let rate = tally.sent / u64::from(seconds.max(1));
     say(format_args!("{} forged datagrams, {rate} per second, {} answered", tally.sent, tally.answered));
     let (callers, _) = talk(callers, &heard, Duration::from_millis(500)).await?;
@@ -219,6 +223,12 @@ async fn flood(seconds: u32) -> anyhow::Result<()> {
     }
     if rate < u64::from(FLOOD) * 9 / 10 {
         bail!("the flood had {rate} datagrams per second only");
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a bound of a tenth")]
+    let arrived = discarded / tally.sent as f64;
+    say(format_args!("{:.1} % of it reached the edge and was discarded", arrived * 100.0));
+    if arrived < 0.9 {
+        bail!("the flood did not reach the edge");
     }
     if replayed.answered_bytes > replayed.sent_bytes {
         bail!("replayed checks are amplified");
@@ -239,13 +249,15 @@ async fn auxiliaries(seconds: u32) -> anyhow::Result<()> {
     leave_the_edges_core();
     let heard = Shared::default();
     let callers = connect(&edge, &heard, CALLERS).await?;
-    // Lines are written as long as both windows last.
+    // Lines are written as long as all windows last.
     let mut lines = JoinSet::new();
     for _ in 0..3 {
         lines.spawn_local(call_and_hang_up(edge.http.clone()));
     }
     let time = Duration::from_secs(seconds.into());
     let (callers, _) = talk(callers, &heard, Duration::from_secs(2)).await?;
+    let (callers, control) = talk(callers, &heard, time).await?;
+    control.say("control");
     let (callers, running) = talk(callers, &heard, time).await?;
     running.say("running");
     signal(&reader, "-STOP")?;
@@ -261,11 +273,13 @@ async fn auxiliaries(seconds: u32) -> anyhow::Result<()> {
         let _ = child.wait();
     }
     let moved = (stopped.percentile(9900) - running.percentile(9900)) / 1000.0;
-    say(format_args!("p99 moved by {moved:.2} ms; {dropped} log lines dropped and counted"));
+    // What the machine does by itself.
+    let noise = (running.percentile(9900) - control.percentile(9900)).abs() / 1000.0;
+    say(format_args!("p99 moved by {moved:.2} ms, before by {noise:.2}; {dropped} log lines dropped and counted"));
     if dropped < 1.0 {
         bail!("no log line was dropped: the reader was never missed");
     }
-    if moved >= 1.0 || stopped.lost_percent() > 0.5 {
+    if moved >= 1.0 + noise || stopped.lost_percent() > 0.0 {
         bail!("media felt that nobody reads");
     }
     Ok(())
