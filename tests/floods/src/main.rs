@@ -226,7 +226,7 @@ async fn flood(seconds: u32) -> anyhow::Result<()> {
     }
     #[expect(clippy::cast_precision_loss, reason = "a bound of a tenth")]
     let arrived = discarded / tally.sent as f64;
-    say(format_args!("{:.1} % of it reached the edge and was discarded", arrived * 100.0));
+    say(format_args!("discards grew by {:.1} % of that", arrived * 100.0));
     if arrived < 0.9 {
         bail!("the flood did not reach the edge");
     }
