@@ -32,8 +32,9 @@ impl Send for Kernel {
             Call { bytes: transmit.contents.len(), segment: transmit.segment_size, marked: transmit.ecn.is_some() };
         self.calls.lock().unwrap().push(call);
         let refusal = self.broken.load(Ordering::Relaxed).then_some(EIO);
-        let refusal = refusal
-            .or(self.no_segments.filter(|_| call.segment.is_some()).or_else(|| self.no_ecn.filter(|_| call.marked)));
+        let refusal = refusal.or_else(|| {
+            self.no_segments.filter(|_| call.segment.is_some()).or_else(|| self.no_ecn.filter(|_| call.marked))
+        });
         match refusal {
             Some(errno) => Err(io::Error::from_raw_os_error(errno)),
             None => self.state.try_send(socket.into(), transmit),
