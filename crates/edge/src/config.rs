@@ -22,9 +22,6 @@ pub struct Config {
     pub id: u16,
     /// Worker threads, one socket each; 0 takes one per core. Defaults to 0.
     pub workers: usize,
-    /// Above some 25,000 datagrams per second a worker lets them gather for up to this long, in microseconds, which halves
-    /// what each costs; 0 never waits. Defaults to 100.
-    pub hold_us: u64,
     /// The UDP port of all media. Defaults to `127.0.0.1:3478`.
     pub media_bind: SocketAddr,
     /// Addresses that answers advertise, `IP` or `IP:port`. Defaults to `["127.0.0.1"]`.
@@ -124,7 +121,6 @@ impl Default for Config {
         Self {
             id: 1,
             workers: 0,
-            hold_us: 100,
             media_bind: local(3478),
             public: vec!["127.0.0.1".to_owned()],
             internal: Vec::new(),
@@ -158,13 +154,6 @@ impl daemon::config::Checked for Config {
             self.workers,
             "more workers than any machine has cores",
             "write 0 for one per core",
-        );
-        problems.require(
-            self.hold_us <= 1_000,
-            "hold_us",
-            self.hold_us,
-            "frames would be late by as much",
-            "choose at most 1000; 100 is enough for any rate",
         );
         problems.require(
             self.link_bind.port() == 0,

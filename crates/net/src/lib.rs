@@ -8,8 +8,7 @@
 //! 1. [`UdpSocket::recv_batch`] yields up to [`BATCH`] datagrams, each with the address it came to and
 //!    the address it came from;
 //! 2. what is to be sent is pushed into a [`SendBatch`] and leaves with one [`UdpSocket::send_batch`];
-//! 3. under load, it leaves the socket alone for a moment ([`moderation`]);
-//! 4. [`DeadlineTimer::wait`] returns when the earliest deadline of the worker has passed.
+//! 3. [`DeadlineTimer::wait`] returns when the earliest deadline of the worker has passed.
 //!
 //! # Invariant
 //!
@@ -23,7 +22,6 @@
 
 pub mod alloc;
 pub mod clock;
-pub mod moderation;
 pub mod pin;
 pub mod process;
 

@@ -134,7 +134,6 @@ impl Edge {
                     session: config.session(),
                     limits: config.worker_limits(),
                 },
-                hold: Duration::from_micros(config.hold_us),
                 core: cores.get(index % cores.len().max(1)).copied(),
                 socket,
                 link_bind: config.link_bind,

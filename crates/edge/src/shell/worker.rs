@@ -15,7 +15,6 @@ use daemon::{Lifecycle, Metrics, Phase};
 use link::identity::NodeIdentity;
 use link::ids::TransceiverId;
 use link::quic::Endpoint;
-use net::moderation::Moderation;
 use net::{BoundSocket, DeadlineTimer, RecvBatch, SendBatch, UdpSocket};
 use rtc::Path;
 use tokio::sync::Notify;
@@ -42,8 +41,6 @@ const SEND_AGAIN: Duration = Duration::from_millis(1);
 pub(super) struct Start {
     pub(super) config: WorkerConfig,
     pub(super) core: Option<usize>,
-    /// How long the socket may be left alone under load.
-    pub(super) hold: Duration,
     pub(super) socket: BoundSocket,
     pub(super) link_bind: SocketAddr,
     pub(super) downlink: Downlink,
@@ -101,7 +98,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
         streams: Streams::default(),
     });
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn_local(daemon::counted(receive(Rc::clone(&shell), start.hold)));
+    tasks.spawn_local(daemon::counted(receive(Rc::clone(&shell))));
     tasks.spawn_local(daemon::counted(serve_timer(Rc::clone(&shell))));
     tasks.spawn_local(daemon::counted(serve_mailbox(Rc::clone(&shell))));
     tasks.spawn_local(daemon::counted(settle(Rc::clone(&shell))));
@@ -258,34 +255,21 @@ impl Shell {
     }
 }
 
-/// Datagrams from the network, a batch per turn; under load the socket is left alone in between, until the next deadline at
-/// most.
-async fn receive(shell: Rc<Shell>, hold: Duration) -> std::io::Result<()> {
-    net::moderation::precise_sleep();
-    let mut moderation = Moderation::new(Instant::now(), hold);
+/// Datagrams from the network, a batch per turn.
+async fn receive(shell: Rc<Shell>) -> std::io::Result<()> {
     let mut batch = RecvBatch::new();
     loop {
         let count = shell.socket.recv_batch(&mut batch).await?;
         let unix_seconds = net::clock::unix_seconds();
-        let mut hold = None;
         shell.turn(|core, now| {
-            hold = moderation.received(now, count);
             for datagram in batch.iter_mut() {
                 let path = Path { local: datagram.local, remote: datagram.remote };
                 core.handle_datagram(now, unix_seconds, path, datagram.bytes);
             }
         });
+        // More is waiting, as may be the other tasks. An empty socket makes way by itself.
         if count == net::BATCH {
-            // More is waiting, as may be the other tasks.
             yield_now().await;
-        } else if let Some(until) = hold {
-            // First the links' drivers send what this turn gave them.
-            yield_now().await;
-            let until = shell.timer.deadline().map_or(until, |deadline| deadline.min(until));
-            let left = until.saturating_duration_since(Instant::now());
-            if !left.is_zero() {
-                std::thread::sleep(left);
-            }
         }
     }
 }

@@ -2,20 +2,15 @@
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::{Duration, Instant};
 
-use net::moderation::Moderation;
 use net::{BoundSocket, RecvBatch, Reuse, SendBatch};
-
-/// The edge's default `hold_us`.
-const HOLD: Duration = Duration::from_micros(100);
 
 /// How a control reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EchoKind {
     /// One blocking `recvfrom` and one `sendto` per datagram: the control that ratios are against.
     Plain,
-    /// `recvmmsg` and `sendmmsg` on the loop that the edge has by default, which lets datagrams gather under load.
+    /// `recvmmsg` and `sendmmsg` on the loop that the edge has.
     Batched,
 }
 
@@ -52,18 +47,12 @@ pub fn echo(kind: EchoKind) -> anyhow::Result<()> {
                 let socket = BoundSocket::bind(local, Reuse::Exclusive)?.register()?;
                 announce(socket.local_addr())?;
                 let (mut incoming, mut outgoing) = (RecvBatch::new(), SendBatch::new());
-                let mut moderation = Moderation::new(Instant::now(), HOLD);
-                net::moderation::precise_sleep();
                 loop {
-                    let count = socket.recv_batch(&mut incoming).await?;
-                    let hold = moderation.received(Instant::now(), count);
+                    socket.recv_batch(&mut incoming).await?;
                     for datagram in incoming.iter_mut() {
                         outgoing.push(datagram.local, datagram.remote, datagram.bytes);
                     }
                     socket.send_batch(&mut outgoing);
-                    if let Some(until) = hold.filter(|_| count < net::BATCH) {
-                        std::thread::sleep(until.saturating_duration_since(Instant::now()));
-                    }
                 }
             })
         }
