@@ -18,7 +18,7 @@ const CHECKOUT = join(HERE, "../..");
 const HELP = `usage: tests/peers/compare [options]
 
   --candidates A,B   scripts of this folder; ours, if it is among them, is compared with the others
-                     (fronthaul,str0m,pion,janus,aiortc,coturn)
+                     (fronthaul,fronthaul-spin,str0m,pion,janus,aiortc,coturn)
   --sessions N,M     calls at once (50,200,1000)
   --repeats N        rounds for each number of calls (5)
   --seconds S        measured window of each run (10)
@@ -60,7 +60,7 @@ if (options.help) {
 async function main() {
   const { quick } = options;
   const plan = {
-    candidates: (options.candidates ?? (quick ? "fronthaul,str0m" : "fronthaul,str0m,pion,janus,aiortc,coturn")).split(","),
+    candidates: (options.candidates ?? (quick ? "fronthaul,str0m" : "fronthaul,fronthaul-spin,str0m,pion,janus,aiortc,coturn")).split(","),
     sessions: (options.sessions ?? (quick ? "20" : "50,200,1000")).split(",").map(Number).sort((a, b) => a - b),
     repeats: Number(options.repeats ?? (quick ? 1 : 5)),
     seconds: Number(options.seconds ?? (quick ? 3 : 10)),

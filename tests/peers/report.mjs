@@ -118,18 +118,22 @@ function rowOf({ name, cpu, ratio, busy, rtt, loss, late, memory }) {
 
 /** Our p95 beside the p50 of the others, round by round. */
 function against({ runs, peers }, sessions) {
-  const ours = new Map(runs.filter((run) => run.candidate === "fronthaul" && run.sessions === sessions).map((run) => [run.round, run.report]));
-  const others = Object.keys(peers).filter((candidate) => candidate !== "fronthaul");
-  const lines = others.flatMap((candidate) => {
-    const pairs = runs
-      .filter((run) => run.candidate === candidate && run.sessions === sessions && run.report && ours.get(run.round))
-      .map((run) => [ours.get(run.round).rtt_us.p95, run.report.rtt_us.p50]);
-    if (!pairs.length) return [];
-    const held = pairs.filter(([p95, p50]) => p95 <= p50).length;
-    return [`${peers[candidate].name} ${pairs.map((pair) => pair.map(number).join("/")).join(", ")}: not above in ${held} of ${pairs.length}`];
+  const present = Object.keys(peers);
+  return present.filter(isOurs).flatMap((mine) => {
+    const rounds = new Map(runs.filter((run) => run.candidate === mine && run.sessions === sessions).map((run) => [run.round, run.report]));
+    const lines = present.filter((candidate) => !isOurs(candidate)).flatMap((candidate) => {
+      const pairs = runs
+        .filter((run) => run.candidate === candidate && run.sessions === sessions && run.report && rounds.get(run.round))
+        .map((run) => [rounds.get(run.round).rtt_us.p95, run.report.rtt_us.p50]);
+      if (!pairs.length) return [];
+      const held = pairs.filter(([p95, p50]) => p95 <= p50).length;
+      return [`${peers[candidate].name} ${pairs.map((pair) => pair.map(number).join("/")).join(", ")}: not above in ${held} of ${pairs.length}`];
+    });
+    return lines.length ? [`p95 of ${peers[mine].name} by the other's p50 of the same round, µs: ${lines.join("; ")}.`] : [];
   });
-  return lines.length ? [`Our p95 by the other's p50 of the same round, µs: ${lines.join("; ")}.`] : [];
 }
+
+const isOurs = (candidate) => candidate.startsWith("fronthaul");
 
 /** Who is not in a table, and why. */
 function absent({ runs, peers }) {

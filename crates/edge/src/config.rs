@@ -22,6 +22,9 @@ pub struct Config {
     pub id: u16,
     /// Worker threads, one socket each; 0 takes one per core. Defaults to 0.
     pub workers: usize,
+    /// Time for which a worker looks for more after each batch of datagrams, before it sleeps. Costs up to a core per worker,
+    /// and spares each datagram that comes in that time a wake-up. Defaults to 0.
+    pub spin_us: u64,
     /// The UDP port of all media. Defaults to `127.0.0.1:3478`.
     pub media_bind: SocketAddr,
     /// Addresses that answers advertise, `IP` or `IP:port`. Defaults to `["127.0.0.1"]`.
@@ -121,6 +124,7 @@ impl Default for Config {
         Self {
             id: 1,
             workers: 0,
+            spin_us: 0,
             media_bind: local(3478),
             public: vec!["127.0.0.1".to_owned()],
             internal: Vec::new(),
@@ -154,6 +158,13 @@ impl daemon::config::Checked for Config {
             self.workers,
             "more workers than any machine has cores",
             "write 0 for one per core",
+        );
+        problems.require(
+            self.spin_us <= 10_000,
+            "spin_us",
+            self.spin_us,
+            "a worker that never sleeps gains nothing from a longer look",
+            "choose 0 to 10000; 200 is twice the time between two datagrams of 100 calls",
         );
         problems.require(
             self.link_bind.port() == 0,

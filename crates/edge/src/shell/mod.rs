@@ -135,6 +135,7 @@ impl Edge {
                     limits: config.worker_limits(),
                 },
                 core: cores.get(index % cores.len().max(1)).copied(),
+                spin: Duration::from_micros(config.spin_us),
                 socket,
                 link_bind: config.link_bind,
                 downlink: config.downlink,

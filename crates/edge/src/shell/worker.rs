@@ -41,6 +41,8 @@ const SEND_AGAIN: Duration = Duration::from_millis(1);
 pub(super) struct Start {
     pub(super) config: WorkerConfig,
     pub(super) core: Option<usize>,
+    /// How long the thread stays awake after a batch of datagrams.
+    pub(super) spin: Duration,
     pub(super) socket: BoundSocket,
     pub(super) link_bind: SocketAddr,
     pub(super) downlink: Downlink,
@@ -93,12 +95,16 @@ async fn serve(start: Start) -> std::io::Result<()> {
         timer: DeadlineTimer::new()?,
         directory: start.directory,
         fed: Fed::default(),
+        received: Received::default(),
         peers: start.peers,
         downlink: start.downlink,
         streams: Streams::default(),
     });
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn_local(daemon::counted(receive(Rc::clone(&shell))));
+    if !start.spin.is_zero() {
+        tasks.spawn_local(daemon::counted(stay_awake(Rc::clone(&shell), start.spin)));
+    }
     tasks.spawn_local(daemon::counted(serve_timer(Rc::clone(&shell))));
     tasks.spawn_local(daemon::counted(serve_mailbox(Rc::clone(&shell))));
     tasks.spawn_local(daemon::counted(settle(Rc::clone(&shell))));
@@ -132,6 +138,7 @@ pub(super) struct Shell {
     timer: DeadlineTimer,
     directory: Arc<Directory>,
     fed: Fed,
+    received: Received,
     peers: Option<peers::Sender>,
     pub(super) downlink: Downlink,
     pub(super) streams: Streams,
@@ -141,6 +148,13 @@ pub(super) struct Shell {
 #[derive(Default)]
 struct Fed {
     inputs: Cell<usize>,
+    any: Notify,
+}
+
+/// Batches of datagrams that came, for the task that stays awake after each.
+#[derive(Default)]
+struct Received {
+    last: Cell<Option<Instant>>,
     any: Notify,
 }
 
@@ -267,8 +281,21 @@ async fn receive(shell: Rc<Shell>) -> std::io::Result<()> {
                 core.handle_datagram(now, unix_seconds, path, datagram.bytes);
             }
         });
+        shell.received.last.set(Some(Instant::now()));
+        shell.received.any.notify_one();
         // More is waiting, as may be the other tasks. An empty socket makes way by itself.
         if count == net::BATCH {
+            yield_now().await;
+        }
+    }
+}
+
+/// Keeps the thread from sleeping for `spin` after each batch. A task that yields makes the runtime look at its sockets and
+/// timers without waiting in between, so everything on the thread is served sooner, not datagrams alone.
+async fn stay_awake(shell: Rc<Shell>, spin: Duration) -> std::io::Result<()> {
+    loop {
+        shell.received.any.notified().await;
+        while shell.received.last.get().is_some_and(|last| last.elapsed() < spin) {
             yield_now().await;
         }
     }
