@@ -21,7 +21,7 @@ fn edge() -> SocketAddr {
 
 /// A datagram that no client of ours sent.
 fn forge(crowd: &mut Crowd, from: SocketAddr, datagram: &[u8]) {
-    let path = Path { local: edge(), remote: from };
+    let path = Path::udp(edge(), from);
     let mut datagram = datagram.to_vec();
     crowd.turn(|costs| &mut costs.control, |worker, now, unix| worker.handle_datagram(now, unix, path, &mut datagram));
 }
@@ -120,7 +120,7 @@ fn a_batch_of_first_checks_claims_one_session_per_turn_and_all_in_the_end() {
         |costs| &mut costs.control,
         |worker, now, unix| {
             for (from, datagram) in &mut batch {
-                worker.handle_datagram(now, unix, Path { local: edge(), remote: *from }, datagram);
+                worker.handle_datagram(now, unix, Path::udp(edge(), *from), datagram);
             }
         },
     );
@@ -139,7 +139,7 @@ fn a_batch_of_first_checks_claims_one_session_per_turn_and_all_in_the_end() {
 fn claimed_only(crowd: &mut Crowd) -> SocketAddr {
     let before = crowd.worker.gauges().sessions;
     let (from, mut check) = first_check(crowd);
-    let path = Path { local: edge(), remote: from };
+    let path = Path::udp(edge(), from);
     crowd.turn(|costs| &mut costs.control, |worker, now, unix| worker.handle_datagram(now, unix, path, &mut check));
     assert_eq!(crowd.worker.gauges().sessions, before + 1);
     from
@@ -161,9 +161,9 @@ fn one_client_in_set_up_holds_four_places_of_the_queue_whatever_it_sends() {
     // One that goes on displaces its own, and is overtaken.
     for (goes_on, behind) in [(0, 4), (10, 1)] {
         let mut crowd = Crowd::new(10);
-        let attacker = Path { local: edge(), remote: claimed_only(&mut crowd) };
+        let attacker = Path::udp(edge(), claimed_only(&mut crowd));
         let (from, mut check) = first_check(&mut crowd);
-        let path = Path { local: edge(), remote: from };
+        let path = Path::udp(edge(), from);
         crowd.turn(
             |costs| &mut costs.control,
             |worker, now, unix| {

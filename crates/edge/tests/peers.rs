@@ -148,7 +148,7 @@ impl PopRig {
                 }
                 let (now, unix) = (self.now, self.unix());
                 let node = &mut self.nodes[self.ingress];
-                let path = Path { local: node.address, remote: self.source };
+                let path = Path::udp(node.address, self.source);
                 node.workers[self.arrival].handle_datagram(now, unix, path, &mut datagram);
             }
             for index in 0..self.nodes.len() {
@@ -338,7 +338,7 @@ fn a_dead_owners_clients_get_no_byte_and_cost_no_more_than_their_budget() {
 #[test]
 fn strangers_are_offered_within_a_budget_and_never_answered() {
     let mut rig = PopRig::two().connected();
-    let path = Path { local: rig.nodes[1].address, remote: "203.0.113.66:1234".parse().unwrap() };
+    let path = Path::udp(rig.nodes[1].address, "203.0.113.66:1234".parse().unwrap());
     let (now, unix) = (rig.now, rig.unix());
     for n in 0..1000_u32 {
         for mut datagram in [[&[128, 111, 0, 1, 0, 0, 0, 0][..], &n.to_be_bytes(), &[0; 30]].concat(), vec![22; 60]] {
@@ -370,6 +370,7 @@ fn what_a_peer_forwarded_is_never_forwarded_again() {
                 seq: seq * 10 + u64::from(kind == Kind::Up),
                 local: rig.nodes[1].address,
                 remote: rig.source,
+                over_tcp: false,
                 datagram,
             };
             let mut bytes = Vec::new();
@@ -393,9 +394,9 @@ fn a_check_is_verified_before_another_worker_or_edge_hears_of_it() {
     let length = u16::try_from(check.len() - 20).unwrap();
     check[2..4].copy_from_slice(&length.to_be_bytes());
     let (now, unix) = (rig.now, rig.unix());
-    let path = Path { local: rig.nodes[1].address, remote: rig.source };
+    let path = Path::udp(rig.nodes[1].address, rig.source);
     rig.nodes[1].workers[0].handle_datagram(now, unix, path, &mut check.clone());
-    let path = Path { local: rig.nodes[0].address, remote: rig.source };
+    let path = Path::udp(rig.nodes[0].address, rig.source);
     rig.nodes[0].workers[1].handle_datagram(now, unix, path, &mut check);
     for (node, worker) in [(1, 0), (0, 1)] {
         let worker = &mut rig.nodes[node].workers[worker];
@@ -437,7 +438,7 @@ fn what_is_left_of_a_former_page_does_not_take_the_new_ones_packets() {
     rig = rig.connected_to(0);
     rig.load_again();
     rig = rig.connected_to(1);
-    let path = Path { local: rig.nodes[1].address, remote: rig.source };
+    let path = Path::udp(rig.nodes[1].address, rig.source);
     let media = [&[128, 111, 0, 1][..], &[7; 60]].concat();
     for seq in 0..20 {
         let forward = Forward {
@@ -448,6 +449,7 @@ fn what_is_left_of_a_former_page_does_not_take_the_new_ones_packets() {
             seq: 1_000_000 + seq,
             local: path.local,
             remote: path.remote,
+            over_tcp: false,
             datagram: &media,
         };
         let mut bytes = Vec::new();
@@ -465,10 +467,7 @@ fn what_is_left_of_a_former_page_does_not_take_the_new_ones_packets() {
 fn one_source_fills_no_more_than_its_share_of_the_peers_paths() {
     let pop = Pop::new(&[EdgeId(2)], 0);
     let now = Instant::now();
-    let path = |host: u8, port: u16| Path {
-        local: EDGE.parse().unwrap(),
-        remote: SocketAddr::from(([203, 0, 113, host], port)),
-    };
+    let path = |host: u8, port: u16| Path::udp(EDGE.parse().unwrap(), SocketAddr::from(([203, 0, 113, host], port)));
     for port in 1..=20_000 {
         pop.learn(path(1, port), EdgeId(2), now);
     }
@@ -494,7 +493,7 @@ fn packets_with_a_sniffed_ssrc_are_handed_over_within_the_budget_of_strangers() 
     let genuine = rig.client.outbox.drain(..).find(|(_, d)| classify(d) == Class::Rtp).expect("a packet").1;
     let (now, unix) = (rig.now, rig.unix());
     for n in 0..20_000_u16 {
-        let path = Path { local: rig.nodes[0].address, remote: SocketAddr::from(([203, 0, 113, 1], 1000 + n)) };
+        let path = Path::udp(rig.nodes[0].address, SocketAddr::from(([203, 0, 113, 1], 1000 + n)));
         rig.nodes[0].workers[1].handle_datagram(now, unix, path, &mut genuine.clone());
     }
     let stats = rig.nodes[0].workers[1].stats();
@@ -525,7 +524,7 @@ fn packets_that_only_state_a_known_ssrc_move_nothing_and_are_tried_100_times_per
     let genuine = rig.client.outbox.drain(..).find(|(_, d)| classify(d) == Class::Rtp).expect("a packet").1;
     let (now, unix) = (rig.now, rig.unix());
     for n in 0..1000_u16 {
-        let path = Path { local: rig.nodes[0].address, remote: SocketAddr::from(([203, 0, 113, 1], 1000 + n)) };
+        let path = Path::udp(rig.nodes[0].address, SocketAddr::from(([203, 0, 113, 1], 1000 + n)));
         let mut forged = genuine.clone();
         *forged.last_mut().unwrap() ^= 1;
         let at = now + Duration::from_millis(u64::from(n));
@@ -538,7 +537,7 @@ fn packets_that_only_state_a_known_ssrc_move_nothing_and_are_tried_100_times_per
 
     // A recorded packet that did arrive proves nothing either.
     let at = rig.now + Duration::from_secs(2);
-    let path = Path { local: rig.nodes[0].address, remote: rig.source };
+    let path = Path::udp(rig.nodes[0].address, rig.source);
     rig.nodes[0].workers[0].handle_datagram(at, unix, path, &mut genuine.clone());
     let path = Path { remote: "203.0.113.1:1".parse().unwrap(), ..path };
     rig.nodes[0].workers[0].handle_datagram(at, unix, path, &mut genuine.clone());
@@ -558,7 +557,7 @@ fn a_packet_that_others_overtook_is_heard_and_moves_nothing() {
     };
     let (mut withheld, mut next) = (packet(), packet());
     let (now, unix) = (rig.now, rig.unix());
-    let path = Path { local: rig.nodes[0].address, remote: rig.source };
+    let path = Path::udp(rig.nodes[0].address, rig.source);
     let worker = &mut rig.nodes[0].workers[0];
     worker.handle_datagram(now, unix, path, &mut next);
     let received = worker.stats().media_received;
@@ -583,6 +582,7 @@ fn the_gate_lets_in_each_datagram_of_each_peer_once() {
         seq: 1,
         local: EDGE.parse().unwrap(),
         remote: CLIENT.parse().unwrap(),
+        over_tcp: false,
         datagram: &[1, 2, 3],
     };
     let mut open = |forward: &Forward<'_>, unix| {

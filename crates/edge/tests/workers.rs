@@ -16,7 +16,7 @@ use link::route::forward::Kind;
 use rtc::Path;
 
 fn path() -> Path {
-    Path { local: EDGE.parse().unwrap(), remote: CLIENT.parse().unwrap() }
+    Path::udp(EDGE.parse().unwrap(), CLIENT.parse().unwrap())
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub use dtls::{Identity, IdentityMismatch};
 pub use sdp::{Accepted, Candidate, LocalDescription, Offer, OfferError, Setup};
 pub use session::{
     ChannelId, CloseReason, Config, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,
-    SendMessageError, Session, Stats, Transmit,
+    SendMessageError, Session, Stats, Transmit, Transport,
 };
 pub use srtp::Profile as SrtpProfile;
 

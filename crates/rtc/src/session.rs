@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 pub use types::{
     ChannelId, CloseReason, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,
-    SendMessageError, Stats, Transmit,
+    SendMessageError, Stats, Transmit, Transport,
 };
 
 use crate::dtls::{self, Dtls};

@@ -275,7 +275,7 @@ impl World {
     /// Gives a worker a datagram as if a client had sent it, at once.
     pub fn inject(&mut self, worker: usize, from: SocketAddr, datagram: &[u8]) {
         let (now, unix) = (self.sim.now(), self.unix());
-        let path = Path { local: EDGE, remote: from };
+        let path = Path::udp(EDGE, from);
         self.workers[worker].handle_datagram(now, unix, path, &mut datagram.to_vec());
         self.drain_edge();
     }
@@ -658,7 +658,7 @@ impl World {
                 caller.check.clone_from(&datagram);
             }
             if !caller.vanished {
-                let path = Path { local, remote: caller.client.address };
+                let path = Path::udp(local, caller.client.address);
                 self.sim.send(caller.up, Parcel::Datagram(path, datagram));
             }
         }

@@ -73,7 +73,7 @@ impl Rig {
         let mut rig = Self {
             now,
             worker,
-            path: Path { local, remote },
+            path: Path::udp(local, remote),
             password,
             ufrag,
             check: Vec::new(),

@@ -277,7 +277,7 @@ async fn receive(shell: Rc<Shell>) -> std::io::Result<()> {
         let unix_seconds = net::clock::unix_seconds();
         shell.turn(|core, now| {
             for datagram in batch.iter_mut() {
-                let path = Path { local: datagram.local, remote: datagram.remote };
+                let path = Path::udp(datagram.local, datagram.remote);
                 core.handle_datagram(now, unix_seconds, path, datagram.bytes);
             }
         });

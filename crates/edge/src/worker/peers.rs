@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use link::ids::EdgeId;
 use link::route::RouteKeys;
 use link::route::forward::{Forward, Kind, OVERHEAD};
-use rtc::Path;
+use rtc::{Path, Transport};
 
 pub use self::gate::{Gate, GateDiscard};
 use super::Worker;
@@ -80,7 +80,7 @@ pub fn via(peer: EdgeId, path: Path) -> Path {
         IpAddr::V6(v6) => v6,
     };
     let local = SocketAddr::V6(SocketAddrV6::new(ip, path.local.port(), VIA | u32::from(peer.0), 0));
-    Path { local, remote: path.remote }
+    Path { local, ..path }
 }
 
 /// Whether a path leads via a peer: one comparison for each datagram that is sent.
@@ -94,7 +94,7 @@ pub fn peer_of(path: &Path) -> Option<(EdgeId, Path)> {
     let SocketAddr::V6(local) = path.local else { return None };
     let peer = u16::try_from(local.flowinfo() ^ VIA).ok()?;
     let local = SocketAddr::new(IpAddr::V6(*local.ip()).to_canonical(), local.port());
-    Some((EdgeId(peer), Path { local, remote: path.remote }))
+    Some((EdgeId(peer), Path { local, ..*path }))
 }
 
 /// What writing to peers takes.
@@ -127,6 +127,7 @@ impl Port {
             seq: self.directory.pop.seq.fetch_add(1, Ordering::Relaxed),
             local: path.local,
             remote: path.remote,
+            over_tcp: path.transport == Transport::Tcp,
             datagram,
         };
         let mut sealed = Vec::new();
@@ -252,8 +253,9 @@ mod tests {
 
     #[test]
     fn a_path_via_a_peer_is_another_one_and_leads_back() {
-        for local in ["192.0.2.1:3478", "[2001:db8::1]:3478"] {
-            let path = Path { local: local.parse().unwrap(), remote: "198.51.100.7:40000".parse().unwrap() };
+        let addresses = ["192.0.2.1:3478", "[2001:db8::1]:3478"].map(|local| local.parse().unwrap());
+        let remote = "198.51.100.7:40000".parse().unwrap();
+        for path in addresses.map(|local| [Path::udp(local, remote), Path::tcp(local, remote)]).concat() {
             for peer in [EdgeId(1), EdgeId(2), EdgeId(u16::MAX)] {
                 let through = via(peer, path);
                 assert_ne!(through, path);

@@ -188,7 +188,7 @@ impl Crowd {
             for index in 0..self.clients.len() {
                 while let Some((to, mut datagram)) = self.clients[index].outbox.pop_front() {
                     quiet = false;
-                    let path = Path { local: to, remote: self.clients[index].local };
+                    let path = Path::udp(to, self.clients[index].local);
                     let cost: fn(&mut Costs) -> &mut Cost = match classify(&datagram) {
                         Class::Rtp => |costs| &mut costs.media,
                         _ => |costs| &mut costs.control,

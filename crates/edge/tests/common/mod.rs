@@ -223,7 +223,7 @@ impl Rig {
             let mut quiet = true;
             while let Some((to, mut datagram)) = self.client.outbox.pop_front() {
                 quiet = false;
-                let path = Path { local: to, remote: self.client.local };
+                let path = Path::udp(to, self.client.local);
                 let unix = self.unix();
                 self.workers[self.arrival].handle_datagram(self.now, unix, path, &mut datagram);
             }

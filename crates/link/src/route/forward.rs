@@ -7,7 +7,7 @@
 //! │ver=1│ kind │ key id │ from │ to │ time │ seq │ families │ local   │ remote   │ datagram │ MAC │
 //! │  4  │  4   │   8    │  16  │ 16 │  32  │ 64  │ 8        │ IP, port│ IP, port │          │ 128 │
 //! └─────┴──────┴────────┴──────┴────┴──────┴─────┴──────────┴─────────┴──────────┴──────────┴─────┘
-//!  families: bit 0 local, bit 1 remote is IPv6; an IPv4 address stands in the first 4 of its 16 bytes
+//!  families: bit 0 local, bit 1 remote is IPv6, bit 2 the client comes over TCP; an IPv4 address stands in the first 4 of its 16 bytes
 //!  MAC: HMAC-SHA256 under the peers' key of that key id over all before it, first 16 bytes
 //! ```
 //!
@@ -35,6 +35,7 @@ const MAC: usize = 16;
 const VERSION: u8 = 1;
 const LOCAL_V6: u8 = 1;
 const REMOTE_V6: u8 = 2;
+const OVER_TCP: u8 = 4;
 
 /// Why one edge writes to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,6 +67,8 @@ pub struct Forward<'a> {
     pub local: SocketAddr,
     /// The client's address.
     pub remote: SocketAddr,
+    /// The client holds a TCP connection to the edge that it reaches (RFC 6544).
+    pub over_tcp: bool,
     /// The client's datagram, or what it is to be sent.
     pub datagram: &'a [u8],
 }
@@ -89,7 +92,8 @@ impl RouteKeys {
         out.extend_from_slice(&forward.time.to_be_bytes());
         out.extend_from_slice(&forward.seq.to_be_bytes());
         let v6 = |address: SocketAddr, bit| if address.is_ipv6() { bit } else { 0 };
-        out.push(v6(forward.local, LOCAL_V6) | v6(forward.remote, REMOTE_V6));
+        let tcp = if forward.over_tcp { OVER_TCP } else { 0 };
+        out.push(v6(forward.local, LOCAL_V6) | v6(forward.remote, REMOTE_V6) | tcp);
         for address in [forward.local, forward.remote] {
             let mut ip = [0; 16];
             match address.ip() {
@@ -131,6 +135,7 @@ impl RouteKeys {
             seq: u64::from_be_bytes(*head[10..].first_chunk()?),
             local: address(&head[19..37], families & LOCAL_V6 != 0)?,
             remote: address(&head[37..55], families & REMOTE_V6 != 0)?,
+            over_tcp: families & OVER_TCP != 0,
             datagram,
         })
     }

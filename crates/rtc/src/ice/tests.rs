@@ -54,7 +54,7 @@ impl Fixture {
 }
 
 fn path(port: u16) -> Path {
-    Path { local: SocketAddr::from(([192, 0, 2, 1], 3478)), remote: SocketAddr::from(([198, 51, 100, 1], port)) }
+    Path::udp(SocketAddr::from(([192, 0, 2, 1], 3478)), SocketAddr::from(([198, 51, 100, 1], port)))
 }
 
 const ANSWERED: CheckOutcome = CheckOutcome::Answered { displaced: None };

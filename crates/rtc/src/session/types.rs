@@ -1,16 +1,50 @@
 //! What a session takes and tells.
 
+use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 
 use crate::{Discard, SrtpProfile};
 
-/// A 4-tuple seen from here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// What carries a path's datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Transport {
+    /// Datagrams as they are.
+    Udp,
+    /// A connection that the client opened, each datagram behind its length (RFC 6544, RFC 4571).
+    Tcp,
+}
+
+/// A 5-tuple seen from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path {
     /// Our address that received the datagram, or sends it.
     pub local: SocketAddr,
     /// The client's address.
     pub remote: SocketAddr,
+    /// What lies between.
+    pub transport: Transport,
+}
+
+impl Path {
+    /// Over UDP.
+    #[must_use]
+    pub fn udp(local: SocketAddr, remote: SocketAddr) -> Self {
+        Self { local, remote, transport: Transport::Udp }
+    }
+
+    /// Over a TCP connection.
+    #[must_use]
+    pub fn tcp(local: SocketAddr, remote: SocketAddr) -> Self {
+        Self { local, remote, transport: Transport::Tcp }
+    }
+}
+
+/// The addresses alone: each media packet looks its path up, and hardly ever do two differ in their transport only.
+impl Hash for Path {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.local.hash(state);
+        self.remote.hash(state);
+    }
 }
 
 /// An RTP packet of the client's, opened in place.

@@ -33,7 +33,7 @@ fn from_addresses_that_passed_no_check() {
     let mut pair = Pair::open(Plan::default());
     pair.talk(1);
     pair.run(Duration::from_millis(100));
-    let stranger = Path { local: server_address(), remote: SocketAddr::from(([203, 0, 113, 9], 9)) };
+    let stranger = Path::udp(server_address(), SocketAddr::from(([203, 0, 113, 9], 9)));
     for (_, way, datagram) in pair.sent.clone() {
         if way == Way::Up && classify(&datagram) != Class::Stun {
             assert_eq!(pair.inject(stranger, &datagram), Err(Discard::UncheckedPath));

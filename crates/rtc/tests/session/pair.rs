@@ -160,7 +160,7 @@ impl Pair {
     }
 
     pub(crate) fn path(&self) -> Path {
-        Path { local: server_address(), remote: self.source }
+        Path::udp(server_address(), self.source)
     }
 
     pub(crate) fn server_event(&self, wanted: impl Fn(&Event) -> bool) -> Option<Duration> {

@@ -22,7 +22,7 @@ fn are_followed_with_the_first_media_from_a_checked_address() {
     for _ in 0..20 {
         pair.talk(50);
     }
-    let path = Path { local: server_address(), remote: elsewhere() };
+    let path = Path::udp(server_address(), elsewhere());
     let added = pair.server_event(|event| *event == Event::PathAdded(path)).expect("checked");
     let heard = pair.heard.iter().filter(|(at, _)| *at > added).count();
     pair.run(Duration::from_millis(200));
@@ -97,5 +97,5 @@ fn attack(pair: &mut Pair) -> (Path, Vec<u8>) {
     };
     let check = pair.sent.iter().rfind(|(_, way, datagram)| *way == Way::Up && nominates(datagram));
     let check = check.expect("the client nominated").2.clone();
-    (Path { local: server_address(), remote: elsewhere() }, check)
+    (Path::udp(server_address(), elsewhere()), check)
 }

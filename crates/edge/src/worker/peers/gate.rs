@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use link::ids::EdgeId;
 use link::route::RouteKeys;
 use link::route::forward::{CLOCK_SKEW, Window};
-use rtc::Path;
+use rtc::{Path, Transport};
 
 use super::{Forwarded, via};
 use crate::directory::Directory;
@@ -71,7 +71,11 @@ impl Gate {
         Ok(Forwarded {
             kind: forward.kind,
             from: forward.from,
-            path: Path { local: forward.local, remote: forward.remote },
+            path: Path {
+                local: forward.local,
+                remote: forward.remote,
+                transport: if forward.over_tcp { Transport::Tcp } else { Transport::Udp },
+            },
             datagram: forward.datagram.to_vec(),
         })
     }

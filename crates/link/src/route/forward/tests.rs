@@ -16,6 +16,7 @@ fn forward(datagram: &[u8]) -> Forward<'_> {
         seq: 0x0102_0304_0506_0708,
         local: "192.0.2.1:3478".parse().unwrap(),
         remote: "[2001:db8::7]:40000".parse().unwrap(),
+        over_tcp: false,
         datagram,
     }
 }
@@ -32,7 +33,7 @@ fn what_one_edge_seals_another_opens() {
             assert_eq!(keys().open_forward(&sealed), Some(sent));
         }
     }
-    let swapped = Forward { local: forward(&[]).remote, remote: forward(&[]).local, ..forward(&[1]) };
+    let swapped = Forward { local: forward(&[]).remote, remote: forward(&[]).local, over_tcp: true, ..forward(&[1]) };
     keys().seal_forward(&swapped, &mut sealed);
     assert_eq!(keys().open_forward(&sealed), Some(swapped));
 }
