@@ -193,7 +193,7 @@ fn start_proxy(options: &LinkOptions, to: SocketAddr) -> anyhow::Result<SocketAd
     let rate = options.rate_kbit.map(|kbit| proxy::Rate::of_kbit(kbit, proxy::Rate::QUEUE));
     let delay = options.rtt / 2;
     let (loss, seed) = (options.loss, options.seed);
-    let config = proxy::Config { listen, to, delay, loss, rate, seed, log: None, audio_level_id: 1 };
+    let config = proxy::Config { listen, to, delay, loss, rate, seed, log: None, audio_level_id: 1, tcp: None };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("proxy".to_owned()).spawn(move || {
         if let Err(error) = runtime.block_on(proxy::run(config)) {

@@ -35,6 +35,12 @@ struct Options {
     /// Extension id of audio levels in the clients' offers.
     #[arg(long, default_value_t = 1)]
     audio_level_id: u8,
+    /// Where TCP clients connect; their bytes are delayed and written down too.
+    #[arg(long, requires = "tcp_to")]
+    tcp_listen: Option<SocketAddr>,
+    /// Where the edge's HTTP listens.
+    #[arg(long, requires = "tcp_listen")]
+    tcp_to: Option<SocketAddr>,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -50,6 +56,7 @@ async fn main() -> anyhow::Result<()> {
         seed: options.seed,
         log: options.log,
         audio_level_id: options.audio_level_id,
+        tcp: options.tcp_listen.zip(options.tcp_to).map(|(listen, to)| proxy::Tcp { listen, to }),
     };
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::select! {
