@@ -155,6 +155,8 @@ pub struct Setup {
     pub fingerprints: Vec<Fingerprint>,
     /// We are the DTLS client (`a=setup:active` in the answer).
     pub dtls_active: bool,
+    /// DTLS inside STUN was offered and answered. We are the DTLS server then.
+    pub sped: bool,
     /// The audio line, if accepted.
     pub audio: Option<AudioSetup>,
     /// The data channel line, if accepted.

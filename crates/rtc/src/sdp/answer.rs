@@ -19,6 +19,7 @@ pub(super) fn write(offer: &Offer, local: &LocalDescription) -> Accepted {
         remote_ufrag: offer.transport.ufrag.clone(),
         fingerprints: offer.transport.fingerprints.clone(),
         dtls_active: offer.transport.role == Role::Active,
+        sped: !offer.transport.sped.is_empty(),
         audio: None,
         sctp: None,
     };
@@ -172,6 +173,9 @@ impl Answer<'_> {
         self.line(format_args!("a=ice-pwd:{password}"));
         self.line(format_args!("a=fingerprint:sha-256 {fingerprint}"));
         self.line(format_args!("a=setup:{}", self.offer.transport.role.name()));
+        if !self.offer.transport.sped.is_empty() {
+            self.line(format_args!("a=ice-options:{}", self.offer.transport.sped.join(" ")));
+        }
     }
 
     /// RFC 8839 §5.1. The priority is that of RFC 8445 §5.1.2.1: host, the address's rank, component 1.

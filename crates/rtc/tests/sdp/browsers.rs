@@ -62,6 +62,7 @@ fn chromiums_offer_makes_this_setup() {
         remote_ufrag: "4ZcD".to_owned(),
         fingerprints: vec![Fingerprint { hash: "sha-256".to_owned(), digest: DIGEST.to_vec() }],
         dtls_active: true,
+        sped: false,
         audio: Some(AudioSetup {
             mid: Some("0".to_owned()),
             opus: 111,

@@ -185,3 +185,52 @@ fn without_candidates_the_discard_port_is_written() {
     assert_eq!(media(&answer), ["m=audio 9 UDP/TLS/RTP/SAVPF 111"]);
     assert!(answer.contains("\r\nc=IN IP4 0.0.0.0\r\n"));
 }
+
+/// Offers as libwebrtc M149-M154 and M155 write them, the draft's name, and all of them.
+#[test]
+fn sped_is_echoed_by_the_names_offered_and_makes_the_client_active() {
+    for (options, echoed) in [
+        ("trickle goog-sped-v1", "goog-sped-v1"),
+        ("googspedv1 trickle", "googspedv1"),
+        ("sped", "sped"),
+        ("goog-sped-v1 sped renomination googspedv1", "sped googspedv1 goog-sped-v1"),
+    ] {
+        let accepted = accept(&with(AUDIO, "a=setup", &format!("a=ice-options:{options}\na=setup")));
+        assert!(accepted.setup.sped && !accepted.setup.dtls_active, "{options}");
+        let lines = section(&accepted.answer, 0);
+        assert!(lines.contains(&"a=setup:passive"), "{options}");
+        assert!(lines.contains(&&*format!("a=ice-options:{echoed}")), "{options}");
+    }
+}
+
+#[test]
+fn sped_is_found_at_either_level_and_answered_under_each_line() {
+    let offer = with(CHROMIUM, "a=ice-options:trickle", "a=ice-options:trickle googspedv1");
+    let accepted = accept(&offer);
+    assert!(accepted.setup.sped);
+    for index in [0, 1] {
+        assert!(section(&accepted.answer, index).contains(&"a=ice-options:googspedv1"));
+    }
+    let below = with(AUDIO, "a=rtcp-mux", "a=rtcp-mux\na=ice-options:sped");
+    assert!(accept(&below).setup.sped);
+}
+
+#[test]
+fn sped_is_neither_used_nor_answered_unless_offered_by_a_whole_name() {
+    for options in ["trickle", "spedx", "xsped", "SPED", "goog-sped-v2", ""] {
+        let accepted = accept(&with(AUDIO, "a=setup", &format!("a=ice-options:{options}\na=setup")));
+        assert!(!accepted.setup.sped && accepted.setup.dtls_active, "{options}");
+        assert!(!accepted.answer.contains("ice-options"), "{options}");
+    }
+}
+
+/// A client that insists on waiting for our ClientHello has nothing to put into its checks.
+#[test]
+fn sped_is_left_out_when_the_client_is_passive() {
+    let offer = with(AUDIO, "a=setup:actpass", "a=ice-options:sped\na=setup:passive");
+    let accepted = accept(&offer);
+    assert!(!accepted.setup.sped && accepted.setup.dtls_active);
+    assert!(!accepted.answer.contains("ice-options"));
+    let offer = with(AUDIO, "a=setup:actpass", "a=ice-options:sped\na=setup:active");
+    assert!(accept(&offer).setup.sped);
+}
