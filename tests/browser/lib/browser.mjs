@@ -24,8 +24,8 @@ async function serveHarness() {
   return server;
 }
 
-/** Opens a browser whose microphone says `pcm` (16 kHz) once, from the moment it is opened. */
-export async function openBrowser(pcm, { loopback = true } = {}) {
+/** Opens a browser whose microphone says `pcm` (16 kHz) once, from the moment it is opened; `args` are further switches. */
+export async function openBrowser(pcm, { loopback = true, args = [] } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "fronthaul-browser-"));
   const wav = join(folder, "microphone.wav");
   writeWav(wav, pcm);
@@ -44,6 +44,7 @@ export async function openBrowser(pcm, { loopback = true } = {}) {
       "--use-fake-device-for-media-stream",
       `--use-file-for-fake-audio-capture=${wav}%noloop`,
       ...(loopback ? ["--allow-loopback-in-peer-connection"] : []),
+      ...args,
     ],
   });
   const browser = await chromium.connect(server.wsEndpoint());

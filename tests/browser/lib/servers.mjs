@@ -11,7 +11,7 @@ import { join } from "node:path";
 const BIN = process.env.FRONTHAUL_BIN;
 if (!BIN) throw new Error("FRONTHAUL_BIN names the folder of the built binaries; run tests/run");
 
-const udpPort = () =>
+export const udpPort = () =>
   new Promise((resolve) => {
     const socket = createSocket("udp4").bind(0, "127.0.0.1", () => {
       const { port } = socket.address();
@@ -19,7 +19,7 @@ const udpPort = () =>
     });
   });
 
-const tcpPort = () =>
+export const tcpPort = () =>
   new Promise((resolve) => {
     const server = createServer().listen(0, "127.0.0.1", () => {
       const { port } = server.address();
@@ -105,6 +105,7 @@ export async function startServers({ workers = 2, edge = "", transceiver = "" } 
   }
   return {
     url: `http://127.0.0.1:${http}`,
+    http,
     media,
     folder,
     logs,
@@ -128,17 +129,19 @@ async function metrics(port) {
 }
 
 /**
- * Our proxy in front of `to`, delaying each direction by `delayMs`. Its log has one object per datagram:
- * `{ t_us, dir: "up"|"down", kind: "stun"|"dtls"|"srtp"|"srtcp", len, seq?, level? }`, at the client's side of the proxy.
+ * Our proxy in front of the edge's media port `to`, delaying each direction by `delayMs` and losing `lossPercent`; with `http`
+ * (`{ port, to }`) its TCP port too. Its log (crates/loadgen/src/proxy/log.rs) has one object per datagram:
+ * `{ t_us, edge_us, dir: "up"|"down", kind: "stun"|"dtls"|"srtp"|"srtcp"|"http", len, stun?, records?, seq?, level?, dropped? }`.
  */
-export async function startProxy(to, { delayMs = 0 } = {}) {
+export async function startProxy(to, { delayMs = 0, lossPercent = 0, seed = 1, port, http } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "fronthaul-proxy-"));
-  const port = await udpPort();
+  port ??= await udpPort();
   const file = join(folder, "packets.jsonl");
   const proxy = start(folder, "proxy", [
     "fronthaul-proxy",
     ...["--listen", `127.0.0.1:${port}`, "--to", `127.0.0.1:${to}`],
-    ...["--delay-ms", `${delayMs}`, "--log", file],
+    ...["--delay-ms", `${delayMs}`, "--loss-percent", `${lossPercent}`, "--seed", `${seed}`, "--log", file],
+    ...(http ? ["--tcp-listen", `127.0.0.1:${http.port}`, "--tcp-to", `127.0.0.1:${http.to}`] : []),
   ]);
   await until("the proxy's log", () => readFileSync(file) && true);
   return {

@@ -1,0 +1,45 @@
+// What runs in the page: one set-up of plain WebRTC, or of fronthaul.js, and the times of its steps. Sent there as text, so it
+// uses nothing of this module's outside.
+
+/** `{ model, offer, answer, negotiated }`: lines that a middlebox takes out of either, as patterns. Times are unix ms. */
+export async function plain({ model, offer = [], answer = [], patience }) {
+  const marks = {};
+  const mark = (name) => (marks[name] ??= performance.timeOrigin + performance.now());
+  const strip = (sdp, patterns) =>
+    sdp.split("\r\n").filter((line) => !patterns.some((pattern) => line.startsWith(pattern))).join("\r\n");
+  const microphone = await navigator.mediaDevices.getUserMedia({ audio: true });
+  mark("click");
+  const pc = new RTCPeerConnection();
+  microphone.getTracks().forEach((track) => pc.addTrack(track, microphone));
+  const channel = pc.createDataChannel("oai-events");
+  const message = new Promise((resolve) => {
+    channel.onopen = () => mark("open");
+    channel.onmessage = () => resolve(mark("message"));
+  });
+  pc.onconnectionstatechange = () => mark(pc.connectionState);
+  await pc.setLocalDescription(await pc.createOffer());
+  const offered = pc.localDescription.sdp;
+  const response = await fetch(`/v1/realtime/calls?model=${model}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/sdp" },
+    body: strip(offered, offer),
+  });
+  const answered = await response.text();
+  if (response.status !== 201) throw new Error(`${response.status}: ${answered}`);
+  const applied = strip(answered, answer);
+  mark("answer");
+  await pc.setRemoteDescription({ type: "answer", sdp: applied });
+  const late = new Promise((resolve) => setTimeout(resolve, patience));
+  await Promise.race([message, late]);
+  // Audio of both sides follows the last step that is waited for by at most a frame.
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const has = (sdp, what) => sdp.includes(what);
+  const agreed = {
+    sped: /^a=ice-options:.*(sped|goog)/im.test(offered) && /^a=ice-options:.*(sped|goog)/im.test(answered),
+    snap: has(offered, "a=sctp-init:") && has(answered, "a=sctp-init:"),
+  };
+  pc.close();
+  microphone.getTracks().forEach((track) => track.stop());
+  await fetch(response.headers.get("Location"), { method: "DELETE" });
+  return { marks, agreed };
+}
