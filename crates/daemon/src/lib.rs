@@ -28,5 +28,5 @@ mod telemetry;
 pub use config::{ConfigError, Source};
 pub use lifecycle::{Condition, Lifecycle, Phase};
 pub use problem::{Problem, Problems};
-pub use start::StartError;
+pub use start::{Announce, StartError};
 pub use telemetry::{Metrics, counted, spawn_local};

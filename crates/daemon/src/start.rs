@@ -1,5 +1,7 @@
-//! Why a daemon did not start, or ended before it was told to.
+//! Why a daemon did not start, or ended before it was told to; and where it listens once it has.
 
+use std::io::Write as _;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use crate::config::ConfigError;
@@ -50,6 +52,29 @@ impl StartError {
             Self::Config(_) | Self::Refused(_) | Self::File(_) | Self::Child { .. } => Self::EXIT_USAGE,
             Self::Failed { .. } => Self::EXIT_FAILURE,
         })
+    }
+}
+
+/// Whether a daemon tells whoever started it where it listens: a port 0 in its config takes a free one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Announce {
+    /// In the log alone.
+    #[default]
+    Silent,
+    /// On standard output.
+    Stdout,
+}
+
+impl Announce {
+    /// All ports are open: one line of `name=address`, separated by blanks.
+    pub fn say(self, ports: &[(&str, SocketAddr)]) {
+        if self == Self::Stdout {
+            let words: Vec<String> = ports.iter().map(|(name, address)| format!("{name}={address}")).collect();
+            let mut stdout = std::io::stdout().lock();
+            // Nobody can be told that standard output is gone.
+            let _ = writeln!(stdout, "{}", words.join(" "));
+            let _ = stdout.flush();
+        }
     }
 }
 

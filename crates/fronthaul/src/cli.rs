@@ -83,6 +83,9 @@ pub(crate) struct DaemonOptions {
     /// Read and check the config, report every problem, and end.
     #[arg(long)]
     pub(crate) check: bool,
+    /// Print where it listens once all ports are open, as one line of name=address: for port 0, which takes a free one.
+    #[arg(long)]
+    pub(crate) announce: bool,
 }
 
 #[derive(Debug, Args)]

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use daemon::config::{Checked, load};
-use daemon::{Source, StartError};
+use daemon::{Announce, Source, StartError};
 
 use cli::{Cli, Command, DaemonOptions};
 
@@ -37,12 +37,15 @@ fn main() -> ExitCode {
 }
 
 /// Reads the config of a daemon and runs it until it is told to stop.
-fn start<C: Checked>(options: &DaemonOptions, run: impl FnOnce(C) -> Result<(), StartError>) -> Result<(), StartError> {
+fn start<C: Checked>(
+    options: &DaemonOptions,
+    run: impl FnOnce(C, Announce) -> Result<(), StartError>,
+) -> Result<(), StartError> {
     let source = Source { file: options.config.clone(), set: options.set.clone() };
     let config = load(&source)?;
     if options.check {
         let _ = writeln!(io::stdout(), "the config is sound");
         return Ok(());
     }
-    run(config)
+    run(config, if options.announce { Announce::Stdout } else { Announce::Silent })
 }

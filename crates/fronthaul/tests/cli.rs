@@ -4,7 +4,7 @@
 
 use std::net::{TcpListener, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn fronthaul(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fronthaul"))
@@ -118,6 +118,23 @@ fn a_daemon_names_the_key_whose_port_is_taken() {
         assert!(text.contains(&format!("admin_bind = \"{address}\"")), "{text}");
         assert!(text.contains("address in use by process"), "{text}");
     }
+}
+
+#[test]
+fn a_daemon_that_took_free_ports_says_which() {
+    let state = scratch("announce");
+    for (daemon, names) in [("edge", &["http", "admin", "media"][..]), ("transceiver", &["link", "admin"])] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fronthaul"));
+        command.args([daemon, "--announce", "--set", &format!("state_dir={}", state.display())]);
+        for name in names {
+            command.args(["--set", &format!("{name}_bind=127.0.0.1:0")]);
+        }
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let daemon = loadgen::process::Daemon::announced(daemon, child, None).unwrap();
+        assert!(names.iter().all(|name| daemon.port(name).unwrap().port() != 0), "{daemon:?}");
+        assert!(!loadgen::process::metrics(daemon.port("admin").unwrap()).unwrap().is_empty());
+    }
+    std::fs::remove_dir_all(&state).unwrap();
 }
 
 fn keys(arguments: &[&str], file: &std::path::Path) -> Output {

@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use loadgen::process::{Daemon, metrics, sum};
 use str0m::change::SdpAnswer;
 use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
 use str0m::net::{Protocol, Receive};
@@ -17,45 +18,19 @@ use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
 const PATIENCE: Duration = Duration::from_secs(60);
 const FRAME: Duration = Duration::from_millis(20);
 
-/// A process of ours, ended with the test.
-struct Daemon {
-    process: Child,
-    admin: SocketAddr,
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+fn start(kind: &str, set: &[String]) -> Daemon {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fronthaul"));
+    command.args([kind, "--announce"]).env_remove("FRONTHAUL_LOG");
+    for pair in set {
+        command.args(["--set", pair]);
     }
+    let child = command.args(["--set", "log.level=warn"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    Daemon::announced(kind, child.unwrap(), None).unwrap()
 }
 
-impl Daemon {
-    fn start(kind: &str, admin: SocketAddr, set: &[String]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fronthaul"));
-        command.arg(kind).args(["--set", &format!("admin_bind={admin}")]).env_remove("FRONTHAUL_LOG");
-        for pair in set {
-            command.args(["--set", pair]);
-        }
-        let process = command.args(["--set", "log.level=warn"]).stdin(Stdio::null()).spawn().unwrap();
-        Self { process, admin }
-    }
-
-    fn metric(&self, name: &str) -> f64 {
-        metric(self.admin, name)
-    }
-}
-
-fn get(admin: SocketAddr, path: &str) -> Option<String> {
-    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(5))).build().into();
-    agent.get(format!("http://{admin}{path}")).call().ok()?.body_mut().read_to_string().ok()
-}
-
-/// The sum over all labels of a metric whose name and labels begin so.
-fn metric(admin: SocketAddr, name: &str) -> f64 {
-    let text = get(admin, "/metrics").unwrap_or_default();
-    let values = text.lines().filter(|line| line.starts_with(name)).map(|line| line.rsplit(' ').next().unwrap());
-    values.map(|value| value.parse::<f64>().unwrap()).sum()
+/// The sum over all labels; 0 of what was never counted.
+fn metric(daemon: &Daemon, name: &str) -> f64 {
+    daemon.metric(name).unwrap().unwrap_or_default()
 }
 
 fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) -> Duration {
@@ -67,12 +42,10 @@ fn eventually(what: &str, within: Duration, mut holds: impl FnMut() -> bool) -> 
     began.elapsed()
 }
 
-fn free_udp() -> SocketAddr {
-    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-fn free_tcp() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+/// An address of this process' own: edges must know one another's ports before either has bound them.
+fn own_address() -> Ipv4Addr {
+    let [_, a, b, c] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 128 | a, b, c)
 }
 
 /// Two edges that share a state directory, and a transceiver.
@@ -94,27 +67,30 @@ impl Pop {
     fn start(name: &str) -> Self {
         let state = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("pop-{}-{name}", std::process::id()));
         let state_dir = format!("state_dir={}", state.display());
-        let link = free_udp();
-        let set = [state_dir.clone(), format!("link_bind={link}"), "workers=1".to_owned()];
-        let transceiver = Daemon::start("transceiver", free_tcp(), &set);
-        let (http, media, peers) = ([free_tcp(), free_tcp()], [free_udp(), free_udp()], [free_udp(), free_udp()]);
+        let any = "127.0.0.1:0";
+        let mut set = vec![state_dir.clone(), "workers=1".to_owned()];
+        set.extend(["link_bind", "admin_bind"].map(|key| format!("{key}={any}")));
+        let transceiver = start("transceiver", &set);
+        let link = transceiver.port("link").unwrap();
+        let peers = [7601, 7602].map(|port| SocketAddr::from((own_address(), port)));
         let edges = [0, 1].map(|index: usize| {
             let other = 1 - index;
-            let set = [
+            let mut set = vec![
                 state_dir.clone(),
                 format!("id={}", index + 1),
                 "workers=2".to_owned(),
-                format!("http_bind={}", http[index]),
-                format!("media_bind={}", media[index]),
                 format!("peer_bind={}", peers[index]),
                 format!("peers=[{{id={},address=\"{}\"}}]", other + 1, peers[other]),
                 format!("transceivers=[{{id=1,address=\"{link}\"}}]"),
             ];
-            Daemon::start("edge", free_tcp(), &set)
+            set.extend(["http_bind", "media_bind", "admin_bind"].map(|key| format!("{key}={any}")));
+            start("edge", &set)
         });
-        let pop = Self { transceiver, edges: edges.into(), http: http.into(), media: media.into(), state };
-        for edge in &pop.edges {
-            eventually("an edge is ready", PATIENCE, || get(edge.admin, "/readyz").is_some());
+        let ports = |name: &str| edges.iter().map(|edge| edge.port(name).unwrap()).collect();
+        let (http, media) = (ports("http"), ports("media"));
+        let mut pop = Self { transceiver, edges: edges.into(), http, media, state };
+        for edge in &mut pop.edges {
+            edge.ready().unwrap();
         }
         pop
     }
@@ -288,13 +264,13 @@ fn a_call_whose_packets_are_re_aimed_at_the_other_edge_is_kept_without_a_gap() {
     assert!(caller.rtc.is_alive());
     let [owner, other] = [&pop.edges[0], &pop.edges[1]];
     eventually("the forwarding in the metrics", PATIENCE, || {
-        other.metric("fronthaul_edge_peer_forwards_total{kind=\"up\"}") > 20.0
-            && owner.metric("fronthaul_edge_peer_forwards_total{kind=\"down\"}") > 20.0
+        metric(other, "fronthaul_edge_peer_forwards_total{kind=\"up\"}") > 20.0
+            && metric(owner, "fronthaul_edge_peer_forwards_total{kind=\"down\"}") > 20.0
     });
-    assert_eq!(owner.metric("fronthaul_edge_sessions "), 1.0);
-    assert_eq!(other.metric("fronthaul_edge_sessions_claimed_total"), 0.0);
+    assert_eq!(metric(owner, "fronthaul_edge_sessions"), 1.0);
+    assert_eq!(metric(other, "fronthaul_edge_sessions_claimed_total"), 0.0);
     assert_eq!(
-        owner.metric("fronthaul_edge_peer_discards_total") + other.metric("fronthaul_edge_peer_discards_total"),
+        metric(owner, "fronthaul_edge_peer_discards_total") + metric(other, "fronthaul_edge_peer_discards_total"),
         0.0
     );
 }
@@ -309,19 +285,19 @@ fn a_killed_edge_takes_its_own_calls_along_and_no_others() {
     doomed_proxy.re_aim(pop.media[1]);
     doomed.talk_for(Duration::from_millis(300));
     eventually("both calls at the transceiver", PATIENCE, || {
-        pop.transceiver.metric("fronthaul_transceiver_calls ") == 2.0
+        metric(&pop.transceiver, "fronthaul_transceiver_calls") == 2.0
     });
 
-    pop.edges[0].process.kill().unwrap();
-    pop.edges[0].process.wait().unwrap();
+    pop.edges[0].kill().unwrap();
     let killed = Instant::now();
     // What was under way has arrived.
     other.talk_for(Duration::from_millis(100));
     let answered = doomed_proxy.down.load(Ordering::Relaxed);
     // Asked from a thread of its own: the callers' must not wait for answers.
-    let transceiver = pop.transceiver.admin;
+    let transceiver = pop.transceiver.port("admin").unwrap();
     let over = std::thread::spawn(move || {
-        let ended = || metric(transceiver, "fronthaul_transceiver_calls_ended_total");
+        let ended =
+            || sum(&metrics(transceiver).unwrap(), "fronthaul_transceiver_calls_ended_total").unwrap_or_default();
         eventually("the dead edge's call is over at the transceiver", Duration::from_secs(30), || ended() >= 1.0)
     });
     let (settled, spoken, heard) = (Instant::now(), other.spoken, other.heard.len());
@@ -335,11 +311,11 @@ fn a_killed_edge_takes_its_own_calls_along_and_no_others() {
         over.join().unwrap(),
         other.gap_since(settled)
     );
-    let lost = pop.transceiver.metric("fronthaul_transceiver_calls_ended_total{reason=\"link_lost\"}")
-        + pop.transceiver.metric("fronthaul_transceiver_calls_ended_total{reason=\"session_stream_lost\"}");
-    assert_eq!((lost, pop.transceiver.metric("fronthaul_transceiver_calls ")), (1.0, 1.0));
+    let lost = metric(&pop.transceiver, "fronthaul_transceiver_calls_ended_total{reason=\"link_lost\"}")
+        + metric(&pop.transceiver, "fronthaul_transceiver_calls_ended_total{reason=\"session_stream_lost\"}");
+    assert_eq!((lost, metric(&pop.transceiver, "fronthaul_transceiver_calls")), (1.0, 1.0));
     assert_eq!(doomed_proxy.down.load(Ordering::Relaxed), answered, "somebody answered in the name of the dead");
     assert!(heard * 100 >= usize::try_from(spoken).unwrap() * 95, "{heard} of {spoken}");
-    assert_eq!(pop.edges[1].metric("fronthaul_edge_sessions "), 1.0);
-    assert_eq!(pop.edges[1].metric("fronthaul_edge_sessions_closed_total"), 0.0);
+    assert_eq!(metric(&pop.edges[1], "fronthaul_edge_sessions"), 1.0);
+    assert_eq!(metric(&pop.edges[1], "fronthaul_edge_sessions_closed_total"), 0.0);
 }

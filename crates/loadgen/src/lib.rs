@@ -13,5 +13,6 @@
 pub mod bench;
 pub mod caller;
 pub mod link_bench;
+pub mod process;
 pub mod proxy;
 pub mod speech;

@@ -189,14 +189,13 @@ async fn measure(options: &LinkOptions, state: &Path) -> anyhow::Result<LinkRepo
 fn start_proxy(options: &LinkOptions, to: SocketAddr) -> anyhow::Result<SocketAddr> {
     let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let listen = socket.local_addr()?;
-    drop(socket);
     let rate = options.rate_kbit.map(|kbit| proxy::Rate::of_kbit(kbit, proxy::Rate::QUEUE));
     let delay = options.rtt / 2;
     let (loss, seed) = (options.loss, options.seed);
     let config = proxy::Config { listen, to, delay, loss, rate, seed, log: None, audio_level_id: 1, tcp: None };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("proxy".to_owned()).spawn(move || {
-        if let Err(error) = runtime.block_on(proxy::run(config)) {
+        if let Err(error) = runtime.block_on(proxy::run_on(socket, config)) {
             let _ = writeln!(std::io::stderr(), "the proxy stopped: {error}");
         }
     })?;

@@ -118,13 +118,23 @@ type Entrance = mpsc::Sender<Passing>;
 /// # Errors
 /// A socket or the log file could not be opened, or receiving failed.
 pub async fn run(config: Config) -> io::Result<()> {
+    run_on(std::net::UdpSocket::bind(config.listen)?, config).await
+}
+
+/// [`run`] on a socket that is bound to [`Config::listen`] already.
+///
+/// # Errors
+/// Those of [`run`].
+pub async fn run_on(socket: std::net::UdpSocket, config: Config) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    let socket = UdpSocket::from_std(socket)?;
     let log = config.log.as_deref().map(|path| Log::create(path, config.audio_level_id)).transpose()?;
     let tcp = match config.tcp {
         Some(tcp) => Some((TcpListener::bind(tcp.listen).await?, tcp.to)),
         None => None,
     };
     tokio::select! {
-        ended = datagrams(&config, &log) => ended,
+        ended = datagrams(socket, &config, &log) => ended,
         ended = async { match tcp {
             Some((listener, to)) => tcp::serve(&listener, to, config.delay, &log).await,
             None => std::future::pending().await,
@@ -132,8 +142,8 @@ pub async fn run(config: Config) -> io::Result<()> {
     }
 }
 
-async fn datagrams(config: &Config, log: &Option<Log>) -> io::Result<()> {
-    let socket = Arc::new(UdpSocket::bind(config.listen).await?);
+async fn datagrams(socket: UdpSocket, config: &Config, log: &Option<Log>) -> io::Result<()> {
+    let socket = Arc::new(socket);
     let mut clients: HashMap<SocketAddr, (Entrance, Bottleneck)> = HashMap::new();
     let mut dice = StdRng::seed_from_u64(config.seed);
     let mut buffer = [0; 2048];
@@ -227,23 +237,19 @@ mod tests {
     #[tokio::test]
     async fn both_directions_are_delayed_and_keep_their_order() {
         let edge = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let free = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let listen = socket.local_addr().unwrap();
         let delay = Duration::from_millis(30);
         let to = edge.local_addr().unwrap();
         let config =
-            Config { listen: free, to, delay, loss: 0.0, rate: None, seed: 1, log: None, audio_level_id: 1, tcp: None };
-        let proxy = tokio::spawn(run(config));
+            Config { listen, to, delay, loss: 0.0, rate: None, seed: 1, log: None, audio_level_id: 1, tcp: None };
+        let proxy = tokio::spawn(run_on(socket, config));
         let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        client.connect(free).await.unwrap();
+        client.connect(listen).await.unwrap();
         let mut buffer = [0; 16];
-        // The proxy's socket opens in its own task: the first datagram is sent until it is there.
-        let (began, via) = loop {
-            let began = Instant::now();
-            let _ = client.send(&[1]).await;
-            if let Ok(got) = tokio::time::timeout(Duration::from_millis(200), edge.recv_from(&mut buffer)).await {
-                break (began, got.unwrap().1);
-            }
-        };
+        let began = Instant::now();
+        client.send(&[1]).await.unwrap();
+        let (_, via) = edge.recv_from(&mut buffer).await.unwrap();
         assert!(began.elapsed() >= delay);
         for n in 2..10 {
             edge.send_to(&[n], via).await.unwrap();

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use daemon::{Lifecycle, Metrics, Phase, StartError, admin, bind, log};
+use daemon::{Announce, Lifecycle, Metrics, Phase, StartError, admin, bind, log};
 
 use crate::{Config, Transceiver};
 
@@ -11,12 +11,14 @@ use crate::{Config, Transceiver};
 ///
 /// # Errors
 /// What keeps it from starting, or ended it early.
-pub fn run(config: Config) -> Result<(), StartError> {
+pub fn run(config: Config, announce: Announce) -> Result<(), StartError> {
     let _log = log::init(&config.log)?;
     let metrics = Metrics::install()?;
     let lifecycle = Lifecycle::new();
     let admin_port = bind::tcp("admin_bind", config.admin_bind)?;
+    let admin_addr = admin_port.local_addr().unwrap_or(config.admin_bind);
     let transceiver = Transceiver::start(&config)?;
+    announce.say(&[("link", transceiver.link_addr()), ("admin", admin_addr)]);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use loadgen::process::{self, Daemon};
 
 /// A running edge; it ends with this value.
 pub(crate) struct Edge {
-    child: Child,
+    daemon: Daemon,
     pub(crate) http: String,
-    pub(crate) admin: String,
     pub(crate) media: u16,
     scratch: PathBuf,
 }
@@ -47,15 +47,13 @@ impl Edge {
     pub(crate) fn start(reader: Reader, level: &str) -> anyhow::Result<Self> {
         let scratch = std::env::temp_dir().join(format!("fronthaul-floods-{}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
-        let (http, admin) = (free_tcp()?, free_tcp()?);
-        let media = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = Command::new(binary()?);
-        command.arg("edge").env("FRONTHAUL_LOG", level);
+        command.args(["edge", "--announce"]).env("FRONTHAUL_LOG", level);
         for (key, value) in [
             ("workers", "1".to_owned()),
-            ("media_bind", format!("\"127.0.0.1:{media}\"")),
-            ("http_bind", format!("\"127.0.0.1:{http}\"")),
-            ("admin_bind", format!("\"127.0.0.1:{admin}\"")),
+            ("media_bind", "\"127.0.0.1:0\"".to_owned()),
+            ("http_bind", "\"127.0.0.1:0\"".to_owned()),
+            ("admin_bind", "\"127.0.0.1:0\"".to_owned()),
             ("state_dir", format!("\"{}\"", scratch.display())),
             ("default_model", "\"echo\"".to_owned()),
             ("echo_seats", "20000".to_owned()),
@@ -74,56 +72,40 @@ impl Edge {
                 false
             }
         };
-        let mut child = command.stdout(Stdio::null()).spawn()?;
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
         if thread && let Some(stderr) = child.stderr.take() {
             std::thread::spawn(move || BufReader::new(stderr).lines().for_each(drop));
         }
-        let (http, admin) = (format!("http://127.0.0.1:{http}"), format!("http://127.0.0.1:{admin}"));
-        let mut edge = Self { child, http, admin, media, scratch };
-        let began = Instant::now();
-        while ureq::get(format!("{}/readyz", edge.admin)).call().is_err() {
-            if let Some(status) = edge.child.try_wait()? {
-                bail!("the edge ended: {status}");
-            }
-            if began.elapsed() > Duration::from_secs(20) {
-                bail!("the edge is not ready after 20 s");
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(edge)
+        let mut daemon = Daemon::announced("edge", child, None)?;
+        daemon.ready()?;
+        let (http, media) = (format!("http://{}", daemon.port("http")?), daemon.port("media")?.port());
+        Ok(Self { daemon, http, media, scratch })
+    }
+
+    pub(crate) fn admin(&self) -> anyhow::Result<SocketAddr> {
+        self.daemon.port("admin")
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.daemon.pid()
     }
 
     /// Everything in `/metrics` by name and labels.
     pub(crate) fn metrics(&self) -> anyhow::Result<BTreeMap<String, f64>> {
         // Counts of workers are copied each 250 ms, and published each second.
         std::thread::sleep(Duration::from_millis(1500));
-        let text = ureq::get(format!("{}/metrics", self.admin)).call()?.body_mut().read_to_string()?;
-        let lines = text.lines().filter(|line| !line.starts_with('#'));
-        Ok(lines
-            .filter_map(|line| line.rsplit_once(' '))
-            .filter_map(|(k, v)| Some((k.to_owned(), v.parse().ok()?)))
-            .collect())
+        process::metrics(self.admin()?)
     }
 }
 
 impl Drop for Edge {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.daemon.kill();
         let _ = std::fs::remove_dir_all(&self.scratch);
     }
 }
 
-fn free_tcp() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
 /// The sum of a metric over its labels.
 pub(crate) fn sum(metrics: &BTreeMap<String, f64>, name: &str) -> f64 {
-    let of = |key: &str| key.split('{').next() == Some(name);
-    metrics.iter().filter(|(key, _)| of(key)).map(|(_, value)| value).sum()
+    process::sum(metrics, name).unwrap_or_default()
 }

@@ -24,6 +24,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
+use loadgen::process::rss_kib;
 use tokio::task::{JoinSet, LocalSet};
 
 use caller::{Caller, Heard, call_and_hang_up};
@@ -244,8 +245,7 @@ async fn auxiliaries(seconds: u32) -> anyhow::Result<()> {
     let mut reader = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
     let pipe = reader.stdin.take().context("a pipe")?;
     let edge = Edge::start(Reader::Process(pipe.into()), "trace")?;
-    let mut scraper =
-        Command::new(std::env::current_exe()?).args(["scraper", edge.admin.trim_start_matches("http://")]).spawn()?;
+    let mut scraper = Command::new(std::env::current_exe()?).args(["scraper", &edge.admin()?.to_string()]).spawn()?;
     leave_the_edges_core();
     let heard = Shared::default();
     let callers = connect(&edge, &heard, CALLERS).await?;
@@ -291,16 +291,16 @@ async fn cycles(count: u32) -> anyhow::Result<()> {
     // Every table and pool finds its size in the first tenth, the allocator in the first hundreds of calls.
     let first = (count / 10).max(500).min(count);
     one_after_the_other(&edge, &heard, first).await?;
-    let (base, base_rss) = (edge.metrics()?, resident_kib(edge.pid())?);
+    let (base, base_rss) = (edge.metrics()?, rss_kib(&[edge.pid()])?);
     let began = Instant::now();
     let done = count - first;
     for _ in 0..9 {
         one_after_the_other(&edge, &heard, done / 9).await?;
-        say(format_args!("{:>6.0} s  {} KiB resident", began.elapsed().as_secs_f64(), resident_kib(edge.pid())?));
+        say(format_args!("{:>6.0} s  {} KiB resident", began.elapsed().as_secs_f64(), rss_kib(&[edge.pid()])?));
     }
     // Longer than an answered offer is remembered.
     tokio::time::sleep(Duration::from_secs(31)).await;
-    let (after, rss) = (edge.metrics()?, resident_kib(edge.pid())?);
+    let (after, rss) = (edge.metrics()?, rss_kib(&[edge.pid()])?);
     for name in ["sessions", "pending_sessions", "paths", "seats_used", "session_streams", "utterance_streams"] {
         let left = sum(&after, &format!("fronthaul_edge_{name}"));
         if left != 0.0 {
@@ -350,10 +350,10 @@ async fn memory(count: u32) -> anyhow::Result<()> {
     let heard = Shared::default();
     // What is there once, and the pools of the first calls.
     one_after_the_other(&edge, &heard, 100).await?;
-    let before = resident_kib(edge.pid())?;
+    let before = rss_kib(&[edge.pid()])?;
     let callers = connect(&edge, &heard, usize::try_from(count)?).await?;
     let (_callers, _) = talk(callers, &heard, Duration::from_secs(5)).await?;
-    let after = resident_kib(edge.pid())?;
+    let after = rss_kib(&[edge.pid()])?;
     let each = after.saturating_sub(before) * 10 / u64::from(count.max(1));
     say(format_args!(
         "{count} sessions: {before} KiB before, {after} KiB with them: {}.{} KiB each",
@@ -364,12 +364,6 @@ async fn memory(count: u32) -> anyhow::Result<()> {
         bail!("a session takes more than 40 KiB");
     }
     Ok(())
-}
-
-fn resident_kib(pid: u32) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-    Ok(line.split_whitespace().next().context("no number")?.parse()?)
 }
 
 fn signal(child: &Child, name: &str) -> anyhow::Result<()> {

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use daemon::bind::Transport;
 use daemon::config::Checked;
-use daemon::{ConfigError, Lifecycle, Metrics, Phase, Problem, Problems, StartError};
+use daemon::{Announce, ConfigError, Lifecycle, Metrics, Phase, Problem, Problems, StartError};
 use link::identity::{NodeIdentity, Role};
 use link::ids::EdgeId;
 use net::BoundSocket;
@@ -225,10 +225,14 @@ impl Edge {
 ///
 /// # Errors
 /// What keeps it from starting, or ended it early.
-pub fn run(config: Config) -> Result<(), StartError> {
+pub fn run(config: Config, announce: Announce) -> Result<(), StartError> {
     let _log = daemon::log::init(&config.log)?;
     let metrics = Metrics::install()?;
-    Edge::start(config, metrics)?.wait()
+    let edge = Edge::start(config, metrics)?;
+    let peer = edge.peer.map(|peer| ("peer", peer));
+    let ports = [("http", edge.http), ("admin", edge.admin), ("media", edge.media)].into_iter().chain(peer);
+    announce.say(&ports.collect::<Vec<_>>());
+    edge.wait()
 }
 
 struct Listener {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use net::SendBatch;
 use str0m::change::{SdpAnswer, SdpPendingOffer};
 use str0m::crypto::dtls::DtlsCert;
-use str0m::media::{Direction, MediaKind, Mid};
+use str0m::media::Mid;
 use str0m::net::{Protocol, Receive};
 use str0m::{Candidate, Event, Input, Output, Rtc, RtcConfig};
 
@@ -42,18 +42,16 @@ pub(crate) fn certificate() -> anyhow::Result<DtlsCert> {
 impl Call {
     /// A caller at `local`, and its offer: Opus both ways and the events channel.
     pub(crate) fn new(now: Instant, local: SocketAddr, certificate: &DtlsCert) -> anyhow::Result<(Self, String)> {
-        let mut rtc = RtcConfig::new()
-            .set_crypto_provider(tap::provider())
-            .set_dtls_cert(certificate.clone())
-            .clear_codecs()
-            .enable_opus(true, false)
-            .build(now);
-        rtc.add_local_candidate(Candidate::host(local, "udp")?);
-        let mut change = rtc.sdp_api();
-        let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
-        change.add_channel("oai-events".into());
-        let (offer, pending) = change.apply().context("an offer with media in it")?;
-        let sdp = offer.to_sdp_string();
+        let (rtc, mid, sdp, pending) = crate::caller::offer(|| {
+            let mut rtc = RtcConfig::new()
+                .set_crypto_provider(tap::provider())
+                .set_dtls_cert(certificate.clone())
+                .clear_codecs()
+                .enable_opus(true, false)
+                .build(now);
+            rtc.add_local_candidate(Candidate::host(local, "udp")?);
+            Ok(rtc)
+        })?;
         let call = Self {
             rtc,
             mid,

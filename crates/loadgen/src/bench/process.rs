@@ -1,17 +1,15 @@
-//! Servers under test: started on a core of their own, their CPU time and memory read from `/proc`.
+//! Where a bench runs what it starts: servers under test have a core of their own.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde::Serialize;
 
-/// Kernel clock ticks per second in `/proc/PID/stat` (`sysconf(_SC_CLK_TCK)`: 100 on every Linux that Rust runs on).
-const TICKS_PER_SECOND: f64 = 100.0;
+use crate::process::Daemon;
 
 /// The generator, and what shares its core.
 const GREEDY: i8 = -20;
@@ -80,67 +78,22 @@ impl Placement {
     }
 }
 
-/// A server that this bench started; ended when dropped.
-pub(crate) struct Server {
-    name: &'static str,
-    child: Child,
-    log: PathBuf,
-}
-
-impl Server {
-    /// Starts this program again with `arguments`. Its log goes to a file in `directory` and is shown when it fails.
-    pub(crate) fn start(
-        name: &'static str,
-        placement: &Placement,
-        core: Option<usize>,
-        directory: &std::path::Path,
-        arguments: &[String],
-    ) -> anyhow::Result<Self> {
-        let log = directory.join(format!("{name}.log"));
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&log)?);
-        let child = placement.spawn(core, &mut command).with_context(|| format!("starting the {name}"))?;
-        Ok(Self { name, child, log })
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Waits until its admin port says that it is ready.
-    pub(crate) fn ready(&mut self, admin: SocketAddr) -> anyhow::Result<()> {
-        let patience = Instant::now() + Duration::from_secs(20);
-        let url = format!("http://{admin}/readyz");
-        while Instant::now() < patience {
-            if let Some(status) = self.child.try_wait()? {
-                bail!("the {} ended with {status}:\n{}", self.name, self.said());
-            }
-            if ureq::get(&url).call().is_ok() {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        bail!("the {} is not ready after 20 s:\n{}", self.name, self.said())
-    }
-
-    fn said(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = net::process::terminate(self.child.id());
-        let patience = Instant::now() + Duration::from_secs(3);
-        while Instant::now() < patience {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts this program again as a daemon with `arguments`, on `core`. Its log goes to a file in `directory` and is shown when
+/// it fails.
+pub(crate) fn daemon(
+    name: &str,
+    placement: &Placement,
+    core: Option<usize>,
+    directory: &std::path::Path,
+    arguments: &[String],
+) -> anyhow::Result<Daemon> {
+    let log = directory.join(format!("{name}.log"));
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).arg("--announce").stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = placement.spawn(core, command.stderr(fs::File::create(&log)?));
+    let mut daemon = Daemon::announced(name, child.with_context(|| format!("starting the {name}"))?, Some(log))?;
+    daemon.ready()?;
+    Ok(daemon)
 }
 
 /// A control: the plain echo, which prints its address.
@@ -174,53 +127,6 @@ impl Drop for Echo {
     }
 }
 
-/// CPU seconds that processes have used, all of their threads, also ended ones.
-pub(crate) fn cpu_seconds(pids: &[u32]) -> anyhow::Result<f64> {
-    let mut ticks = 0;
-    for pid in pids {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid}"))?;
-        ticks += ticks_of(&stat).with_context(|| format!("/proc/{pid}/stat reads {stat:?}"))?;
-    }
-    Ok(ticks as f64 / TICKS_PER_SECOND)
-}
-
-/// utime + stime: fields 14 and 15, counted behind the command, which may hold anything.
-fn ticks_of(stat: &str) -> Option<u64> {
-    let mut fields = stat.get(stat.rfind(')')? + 2..)?.split(' ').skip(11);
-    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
-}
-
-/// Resident memory of processes in KiB.
-pub(crate) fn rss_kib(pids: &[u32]) -> anyhow::Result<u64> {
-    let mut sum = 0;
-    for pid in pids {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).with_context(|| format!("process {pid}"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        sum += line.trim().trim_end_matches(" kB").parse::<u64>().context("VmRSS")?;
-    }
-    Ok(sum)
-}
-
-/// One metric of an admin port, all label sets summed; none when it is not there.
-pub(crate) fn metric(admin: SocketAddr, name: &str) -> anyhow::Result<Option<f64>> {
-    let text = ureq::get(format!("http://{admin}/metrics")).call()?.body_mut().read_to_string()?;
-    let values = text.lines().filter_map(|line| {
-        let rest = line.strip_prefix(name)?;
-        let rest = if rest.starts_with('{') { &rest[rest.find('}')? + 1..] } else { rest };
-        rest.strip_prefix(' ')?.trim().parse::<f64>().ok()
-    });
-    Ok(values.reduce(|a, b| a + b))
-}
-
-/// Ports that are free now. Another process may take one before ours does; ours then says so.
-pub(crate) fn free_tcp() -> anyhow::Result<SocketAddr> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
-}
-
-pub(crate) fn free_udp() -> anyhow::Result<SocketAddr> {
-    Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
-}
-
 /// A directory for one run, removed when dropped.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
@@ -235,25 +141,5 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_found_behind_any_command_name() {
-        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 30 12 13 14 15 16 17";
-        assert_eq!(ticks_of(stat), Some(42));
-        assert_eq!(ticks_of("7 (short) S"), None);
-    }
-
-    #[test]
-    fn this_process_uses_memory_and_time() {
-        let me = std::process::id();
-        assert!(rss_kib(&[me]).unwrap() > 100);
-        assert!(cpu_seconds(&[me]).unwrap() >= 0.0);
-        assert!(cpu_seconds(&[u32::MAX]).is_err());
     }
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use super::control::EchoKind;
 use super::driver::{Driver, SetUp, Window};
 use super::figures::{Percentiles, Traffic};
-use super::process::{Echo, Placement, Scratch, cpu_seconds, rss_kib};
+use super::process::{Echo, Placement, Scratch};
 use super::report::{Control, Machine, Report};
 use super::servers::{Edge, Transceiver};
+use crate::process::{cpu_seconds, rss_kib};
 
 /// Between the last set-up and the window: the DTLS of late callers, first reports.
 const SETTLE: Duration = Duration::from_secs(1);

@@ -1,8 +1,12 @@
-//! The edge, and transceivers behind it, as a bench starts them: one worker, free ports, a state of their own.
+//! The edge, and transceivers behind it, as a bench starts them: one worker, ports of the kernel's choice, a state of their own.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use super::process::{Placement, Scratch, Server, free_tcp, free_udp, metric};
+use super::process::{Placement, Scratch, daemon};
+use crate::process::Daemon;
+
+/// The kernel takes free ports; the daemons say which.
+const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Allocations of the edge's worker threads.
 const ALLOCATIONS: &str = "fronthaul_edge_worker_allocations_total";
@@ -12,15 +16,14 @@ const SEATS_MOST: usize = 1024;
 
 /// An edge under test.
 pub(crate) struct Edge {
-    server: Server,
+    server: Daemon,
     http: SocketAddr,
-    admin: SocketAddr,
     model: &'static str,
 }
 
 /// A transceiver behind it.
 pub(crate) struct Transceiver {
-    pub(crate) server: Server,
+    pub(crate) server: Daemon,
     id: usize,
     link: SocketAddr,
 }
@@ -34,13 +37,12 @@ impl Edge {
         transceivers: &[Transceiver],
         set: &[String],
     ) -> anyhow::Result<Self> {
-        let (http, admin, media) = (free_tcp()?, free_tcp()?, free_udp()?);
         let listed: Vec<String> =
             transceivers.iter().map(|t| format!("{{ id = {}, address = \"{}\" }}", t.id, t.link)).collect();
         let mut keys = vec![
-            format!("http_bind=\"{http}\""),
-            format!("admin_bind=\"{admin}\""),
-            format!("media_bind=\"{media}\""),
+            format!("http_bind=\"{ANY}\""),
+            format!("admin_bind=\"{ANY}\""),
+            format!("media_bind=\"{ANY}\""),
             "workers=1".to_owned(),
             format!("echo_seats={seats}"),
             format!("state_dir=\"{}\"", scratch.0.display()),
@@ -51,10 +53,8 @@ impl Edge {
         keys.push(format!("models={{ {model} = \"{model}\" }}"));
         keys.push(format!("default_model=\"{model}\""));
         keys.extend_from_slice(set);
-        let server = Server::start("edge", placement, placement.server_core, &scratch.0, &arguments("edge", keys))?;
-        let mut edge = Self { server, http, admin, model };
-        edge.server.ready(admin)?;
-        Ok(edge)
+        let server = daemon("edge", placement, placement.server_core, &scratch.0, &arguments("edge", keys))?;
+        Ok(Self { http: server.port("http")?, server, model })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -68,7 +68,7 @@ impl Edge {
 
     /// Allocations of its worker threads so far; none when it does not count them.
     pub(crate) fn allocations(&self) -> anyhow::Result<Option<f64>> {
-        metric(self.admin, ALLOCATIONS)
+        self.server.metric(ALLOCATIONS)
     }
 }
 
@@ -85,11 +85,10 @@ impl Transceiver {
         anyhow::ensure!(count >= least, "{seats} calls need {least} transceivers: choose --transceivers {least}");
         (1..=count)
             .map(|id| {
-                let (link, admin) = (free_udp()?, free_tcp()?);
                 let mut keys = vec![
                     format!("id={id}"),
-                    format!("link_bind=\"{link}\""),
-                    format!("admin_bind=\"{admin}\""),
+                    format!("link_bind=\"{ANY}\""),
+                    format!("admin_bind=\"{ANY}\""),
                     "workers=1".to_owned(),
                     format!("seats={}", seats.min(SEATS_MOST)),
                     format!("state_dir=\"{}\"", scratch.0.display()),
@@ -98,9 +97,8 @@ impl Transceiver {
                 keys.extend_from_slice(set);
                 let core = placement.generator_core;
                 let arguments = arguments("transceiver", keys);
-                let mut server = Server::start("transceiver", placement, core, &scratch.0, &arguments)?;
-                server.ready(admin)?;
-                Ok(Self { server, id, link })
+                let server = daemon(&format!("transceiver-{id}"), placement, core, &scratch.0, &arguments)?;
+                Ok(Self { link: server.port("link")?, server, id })
             })
             .collect()
     }

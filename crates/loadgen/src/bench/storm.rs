@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use super::driver::{Driver, Storm, Window};
 use super::figures::{Percentiles, Traffic};
-use super::process::{Placement, Scratch, cpu_seconds};
+use super::process::{Placement, Scratch};
 use super::report::{Machine, percentiles, row};
 use super::run::{Options, done, say, setup_times};
 use super::servers::Edge;
+use crate::process::cpu_seconds;
 
 /// Set-ups under way at once when the question is how many per second.
 const AT_ONCE: usize = 32;

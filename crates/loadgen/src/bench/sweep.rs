@@ -7,10 +7,11 @@ use serde::Serialize;
 
 use super::driver::Driver;
 use super::figures::{Percentiles, Traffic};
-use super::process::{Placement, Scratch, cpu_seconds};
+use super::process::{Placement, Scratch};
 use super::report::{Machine, row};
 use super::run::{Options, done, measure, say};
 use super::servers::{Edge, Transceiver};
+use crate::process::cpu_seconds;
 
 /// How near the largest good number is approached: within a sixteenth.
 const CLOSE: usize = 16;
