@@ -63,13 +63,17 @@ pub enum Discard {
     PayloadType,
     /// SCTP that is cut short or inconsistent.
     Sctp,
+    /// DCEP OPEN for a channel that is open already. It is answered and changes nothing.
+    DcepAgain,
+    /// A message on a stream without a channel, beyond what is held for an OPEN that may be late.
+    UnknownStream,
     /// The session is closed.
     Closed,
 }
 
 impl Discard {
     /// Every variant, in the order of the counters.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::UnknownProtocol,
         Self::StunMalformed,
         Self::StunUnexpected,
@@ -83,6 +87,8 @@ impl Discard {
         Self::SrtpReplay,
         Self::PayloadType,
         Self::Sctp,
+        Self::DcepAgain,
+        Self::UnknownStream,
         Self::Closed,
     ];
 
@@ -103,6 +109,8 @@ impl Discard {
             Self::SrtpReplay => "srtp_replay",
             Self::PayloadType => "payload_type",
             Self::Sctp => "sctp",
+            Self::DcepAgain => "dcep_again",
+            Self::UnknownStream => "unknown_stream",
             Self::Closed => "closed",
         }
     }

@@ -17,8 +17,17 @@
 //! the browser, so our INIT arrives with our last flight and the association stands one round trip earlier than by
 //! the browser's INIT alone; both together collide into one association (RFC 9260 §5.2.1). As the DTLS server we are
 //! connected when the browser's INIT is due, and ours would only add packets.
+//!
+//! With SNAP ([`snap`]) nobody does: the association stands when DTLS does. A client that sends an INIT all the same never
+//! got our half; as long as nothing else came of it, the ordinary handshake begins.
+//!
+//! # Who opens a channel
+//!
+//! The client, by DCEP, or both by agreement (negotiated, RFC 8832 §1): those open when the association stands, so that
+//! we may speak first.
 
 mod channels;
+pub(crate) mod snap;
 #[cfg(test)]
 mod tests;
 
@@ -30,9 +39,10 @@ use dcsctp::api::{
     DcSctpSocket, ErrorKind, Message, Options, PpId, SendError, SendOptions, SocketEvent, SocketTime, StreamId,
 };
 
-use crate::sdp::SctpSetup;
+use crate::sdp::{Negotiated, SctpSetup};
 use crate::{ChannelId, Discard, MessageKind, SendMessageError};
 use channels::{Channel, Channels};
+use snap::SnapState;
 
 /// Our side of `a=sctp-port`.
 const LOCAL_PORT: u16 = 5000;
@@ -90,12 +100,20 @@ pub(crate) struct Association {
     socket_timeout: Option<Instant>,
     /// Zero of the socket's time.
     epoch: Instant,
+    remote_port: u16,
     connects: bool,
+    /// Agreed, and nothing but INITs came yet.
+    snap: Option<Box<SnapState>>,
+    negotiated: Vec<Negotiated>,
+    /// Negotiated channels were opened.
+    up: bool,
     /// The client's limit in bytes, 0 for none.
     send_limit: u64,
     receive_limit: usize,
     channels: Channels,
     early: Vec<Early>,
+    /// Streams reset because nobody opened a channel on them.
+    unopened: u64,
     outputs: VecDeque<Output>,
 }
 
@@ -104,51 +122,78 @@ struct Early {
     message: Message,
 }
 
+/// What both sockets of an association are made with: the short-lived one of the answer and the lasting one.
+pub(crate) fn options(remote_port: u16, receive_limit: usize) -> Options {
+    Options {
+        local_port: LOCAL_PORT,
+        remote_port,
+        mtu: MTU,
+        // Ours to check, with the error that names the limit.
+        max_message_size: SEND_QUEUE,
+        max_receiver_window_buffer_size: RECEIVE_WINDOW.max(receive_limit.saturating_mul(2)),
+        max_send_buffer_size: SEND_QUEUE,
+        per_stream_send_queue_limit: SEND_QUEUE,
+        t1_init_timeout: SETUP_RESEND,
+        t1_cookie_timeout: SETUP_RESEND,
+        max_timer_backoff_duration: Some(MAX_BACKOFF),
+        // Consent decides when a client is gone, not the association.
+        max_retransmissions: None,
+        max_init_retransmits: None,
+        ..Options::default()
+    }
+}
+
 impl Association {
     /// `connects`: we send INIT at the start.
     pub(crate) fn new(now: Instant, setup: &SctpSetup, receive_limit: usize, connects: bool) -> Self {
-        let options = Options {
-            local_port: LOCAL_PORT,
-            remote_port: setup.remote_port,
-            mtu: MTU,
-            // Ours to check, with the error that names the limit.
-            max_message_size: SEND_QUEUE,
-            max_receiver_window_buffer_size: RECEIVE_WINDOW.max(receive_limit.saturating_mul(2)),
-            max_send_buffer_size: SEND_QUEUE,
-            per_stream_send_queue_limit: SEND_QUEUE,
-            t1_init_timeout: SETUP_RESEND,
-            t1_cookie_timeout: SETUP_RESEND,
-            max_timer_backoff_duration: Some(MAX_BACKOFF),
-            // Consent decides when a client is gone, not the association.
-            max_retransmissions: None,
-            max_init_retransmits: None,
-            ..Options::default()
-        };
         Self {
-            socket: Some(dcsctp::new_socket("", &options)),
+            socket: Some(dcsctp::new_socket("", &options(setup.remote_port, receive_limit))),
             socket_timeout: None,
             epoch: now,
+            remote_port: setup.remote_port,
             connects,
+            snap: setup.snap.clone().map(Box::new),
+            negotiated: setup.negotiated.clone(),
+            up: false,
             send_limit: setup.max_message_bytes,
             receive_limit,
             channels: Channels::default(),
             early: Vec::new(),
+            unopened: 0,
             outputs: VecDeque::new(),
         }
     }
 
     /// DTLS is connected.
     pub(crate) fn start(&mut self, now: Instant) {
-        if self.connects {
+        if let Some(state) = self.snap.as_ref().map(|snap| snap.handover()) {
+            // Refused by a socket that is not closed alone, which this one is.
+            self.call(now, |socket| drop(socket.restore_from_state(&state)));
+        } else if self.connects {
             self.call(now, |socket| socket.connect());
-            let _ = self.drain(now);
         }
+        let _ = self.drain(now);
     }
 
     /// Takes one SCTP packet.
     pub(crate) fn handle_packet(&mut self, now: Instant, packet: &[u8]) -> Result<(), Discard> {
+        let asks = snap::is_init(packet);
+        if asks && self.snap.take().is_some() {
+            // Its association is not the one in which we are: what we said there it never heard.
+            self.close_all();
+            self.socket = Some(dcsctp::new_socket("", &options(self.remote_port, self.receive_limit)));
+        }
         self.call(now, |socket| socket.handle_input(packet)).ok_or(Discard::Sctp)?;
-        self.drain(now)
+        let result = self.drain(now);
+        if result.is_ok() && !asks {
+            self.snap = None;
+        }
+        result
+    }
+
+    /// Streams that were reset since nobody opened a channel on them.
+    pub(crate) fn unopened(&self) -> u64 {
+        self.unopened
     }
 
     /// Does what is due.
@@ -159,6 +204,7 @@ impl Association {
         while let Some(at) = self.early.iter().position(|early| early.until <= now) {
             let stream = self.early[at].message.stream_id;
             self.early.retain(|early| early.message.stream_id != stream);
+            self.unopened += 1;
             // RFC 8831 §6.7: the way to refuse a stream.
             self.call(now, |socket| drop(socket.reset_streams(&[stream])));
         }
@@ -233,12 +279,15 @@ impl Association {
         let mut result = Ok(());
         loop {
             if let Some(message) = self.call(now, |socket| socket.get_next_message()).flatten() {
-                self.message(now, message);
+                if let Err(discard) = self.message(now, message) {
+                    result = Err(discard);
+                }
                 continue;
             }
             let Some(event) = self.call(now, |socket| socket.poll_event()).flatten() else { return result };
             match event {
                 SocketEvent::SendPacket(packet) => self.outputs.push_back(Output::Packet(packet)),
+                SocketEvent::OnConnected() => self.open_negotiated(),
                 SocketEvent::OnIncomingStreamReset(streams) => self.reset_by_client(now, &streams),
                 SocketEvent::OnStreamsResetPerformed(streams) | SocketEvent::OnStreamsResetFailed(streams) => {
                     for stream in streams {
@@ -255,27 +304,43 @@ impl Association {
         }
     }
 
-    fn message(&mut self, now: Instant, message: Message) {
-        if message.ppid == PPID_DCEP {
-            self.dcep(now, &message);
-        } else {
-            match self.channels.get(ChannelId(message.stream_id.0)) {
-                Some(Channel::Open(_)) => self.deliver(now, message),
-                // On its way out: the client is told by our reset.
-                Some(Channel::Closing) => {}
-                None => self.hold(now, message),
+    /// The association stands. Messages of its first packet may be taken out before its event.
+    fn open_negotiated(&mut self) {
+        if std::mem::replace(&mut self.up, true) {
+            return;
+        }
+        for agreed in &self.negotiated {
+            let channel = ChannelId(agreed.id);
+            if self.channels.add_negotiated(channel, agreed) {
+                self.outputs.push_back(Output::Opened { channel, label: agreed.label.clone() });
             }
         }
     }
 
-    /// DCEP (RFC 8832 §5, §6). An OPEN on an open channel is a client's mistake and answered alike.
-    fn dcep(&mut self, now: Instant, message: &Message) {
+    fn message(&mut self, now: Instant, message: Message) -> Result<(), Discard> {
+        self.open_negotiated();
+        if message.ppid == PPID_DCEP {
+            return self.dcep(now, &message);
+        }
+        match self.channels.get(ChannelId(message.stream_id.0)) {
+            Some(Channel::Open(_)) => self.deliver(now, message),
+            // On its way out: the client is told by our reset.
+            Some(Channel::Closing) => {}
+            None => return self.hold(now, message),
+        }
+        Ok(())
+    }
+
+    /// DCEP (RFC 8832 §5, §6). An OPEN on an open channel is a client's mistake, negotiated or not: counted, and answered
+    /// alike, so that its side opens as well.
+    fn dcep(&mut self, now: Instant, message: &Message) -> Result<(), Discard> {
         let channel = ChannelId(message.stream_id.0);
-        let Some(open) = channels::parse_open(&message.payload) else { return };
-        if self.channels.open(channel).is_none() {
+        let Some(open) = channels::parse_open(&message.payload) else { return Ok(()) };
+        let again = self.channels.open(channel).is_some();
+        if !again {
             let Some(label) = self.channels.add(channel, open) else {
                 self.call(now, |socket| drop(socket.reset_streams(&[message.stream_id])));
-                return;
+                return Ok(());
             };
             self.outputs.push_back(Output::Opened { channel, label });
         }
@@ -290,6 +355,7 @@ impl Association {
         for early in now_open {
             self.deliver(now, early.message);
         }
+        if again { Err(Discard::DcepAgain) } else { Ok(()) }
     }
 
     fn deliver(&mut self, now: Instant, message: Message) {
@@ -310,11 +376,13 @@ impl Association {
         self.outputs.push_back(Output::Message { channel, kind, data });
     }
 
-    fn hold(&mut self, now: Instant, message: Message) {
+    fn hold(&mut self, now: Instant, message: Message) -> Result<(), Discard> {
         let held: usize = self.early.iter().map(|early| early.message.payload.len()).sum();
-        if self.early.len() < EARLY_MAX && held + message.payload.len() <= EARLY_MAX_BYTES {
-            self.early.push(Early { until: now + EARLY_WAIT, message });
+        if self.early.len() == EARLY_MAX || held + message.payload.len() > EARLY_MAX_BYTES {
+            return Err(Discard::UnknownStream);
         }
+        self.early.push(Early { until: now + EARLY_WAIT, message });
+        Ok(())
     }
 
     /// RFC 8831 §6.7: a reset of the client's closes a channel and is answered by ours. An empty list is all streams.
@@ -338,6 +406,7 @@ impl Association {
     }
 
     fn close_all(&mut self) {
+        self.up = false;
         for channel in self.channels.take_open() {
             self.outputs.push_back(Output::Closed { channel });
         }

@@ -34,7 +34,9 @@ mod text;
 mod transport;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
+pub use crate::sctp::snap::SnapState;
 pub use offer::Offer;
 
 /// Longest offer read, in bytes. Chromium's offer of audio, video and data with all codecs has 7 KB; 20 candidates add
@@ -89,6 +91,24 @@ pub struct LocalDescription {
     pub session: u64,
     /// SSRC of our audio.
     pub ssrc: u32,
+    /// Our half of SNAP, should the offer have the client's.
+    pub sctp_init: SctpInit,
+}
+
+/// Where our INIT of an answer comes from (draft-hancke-tsvwg-snap).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SctpInit {
+    /// Drawn: the first answer of a call.
+    Fresh,
+    /// With this tag, not 0, and first TSN, which the client was told before it offered.
+    Given {
+        /// Initiate Tag.
+        tag: u32,
+        /// Initial TSN.
+        tsn: u32,
+    },
+    /// What the first answer of the call said, or left out: an association that stands is not set up again.
+    Repeated(Option<String>),
 }
 
 /// The answer and what was agreed in it.
@@ -98,6 +118,20 @@ pub struct Accepted {
     pub answer: String,
     /// What the session needs.
     pub setup: Setup,
+    /// What became of `a=sctp-init`.
+    pub snap: Snap,
+}
+
+/// What became of an offer's `a=sctp-init`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Snap {
+    /// There was none.
+    NotOffered,
+    /// Answered by ours.
+    Answered,
+    /// It holds no INIT that an association can come of. The answer says nothing, which is how SNAP is declined: the call
+    /// goes on with SCTP's own handshake, and nobody is told off for an optional attribute.
+    Unusable,
 }
 
 /// One fingerprint of the offer: hash name in lower case and digest bytes.
@@ -140,6 +174,44 @@ pub struct SctpSetup {
     pub remote_port: u16,
     /// The client's `a=max-message-size` in bytes; 65536 when absent; 0 = no limit.
     pub max_message_bytes: u64,
+    /// The association, when SNAP set it up.
+    pub snap: Option<SnapState>,
+    /// Channels that need no DCEP: at most [`NEGOTIATED_MAX`] of the offer's, and what the driver adds.
+    pub negotiated: Vec<Negotiated>,
+}
+
+impl SctpSetup {
+    /// Without SNAP and without channels.
+    #[must_use]
+    pub fn new(remote_port: u16, max_message_bytes: u64) -> Self {
+        Self { remote_port, max_message_bytes, snap: None, negotiated: Vec::new() }
+    }
+}
+
+/// Most `a=dcmap` of one offer.
+pub const NEGOTIATED_MAX: usize = 16;
+
+/// A channel that both sides know of before the association stands (RFC 8832 §1, RFC 8864 §5.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Negotiated {
+    /// SCTP stream, at most 65534.
+    pub id: u16,
+    /// Its label.
+    pub label: String,
+    /// Messages may overtake each other.
+    pub unordered: bool,
+    /// Sent again at most so often.
+    pub max_retransmissions: Option<u16>,
+    /// Sent again for so long.
+    pub lifetime: Option<Duration>,
+}
+
+impl Negotiated {
+    /// Reliable and in order.
+    #[must_use]
+    pub fn reliable(id: u16, label: impl Into<String>) -> Self {
+        Self { id, label: label.into(), unordered: false, max_retransmissions: None, lifetime: None }
+    }
 }
 
 /// Everything that offer and answer agreed on. Plain data: made by signaling, used by the worker that claims the session.

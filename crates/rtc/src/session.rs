@@ -176,6 +176,7 @@ impl Session {
         self.dtls.handle_timeout(now);
         if let Some(sctp) = self.connected_sctp() {
             sctp.handle_timeout(now);
+            self.stats.streams_unopened = sctp.unopened();
         }
         // Nothing was received, so there is nothing to discard.
         let _ = self.pump(now, None);

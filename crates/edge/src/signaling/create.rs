@@ -140,6 +140,7 @@ fn answer(
         // Positive as i64, which is what some parsers make of it (RFC 8866 §5.2).
         session: rng.next_u64() >> 1,
         ssrc: rng.next_u32().max(1),
+        sctp_init: rtc::SctpInit::Fresh,
     });
     let pending = Pending {
         setup: accepted.setup,

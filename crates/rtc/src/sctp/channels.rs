@@ -9,6 +9,7 @@ use rtc_datachannel::message::message_channel_open::{ChannelType, DataChannelOpe
 use rtc_shared::marshal::Unmarshal;
 
 use crate::ChannelId;
+use crate::sdp::Negotiated;
 
 /// Channels of one client at a time, 100 bytes each. Applications use one or two; browsers stop at 1024.
 pub(super) const CHANNELS_MAX: usize = 300;
@@ -88,6 +89,16 @@ impl Channels {
         };
         self.streams.insert(channel, Channel::Open(Delivery { unordered, max_retransmissions, lifetime }));
         Some(String::from_utf8_lossy(&open.label).into_owned())
+    }
+
+    /// Adds a channel that both sides agreed on; `false` when it is there or the table is full.
+    pub(super) fn add_negotiated(&mut self, channel: ChannelId, agreed: &Negotiated) -> bool {
+        if self.streams.len() >= CHANNELS_MAX || self.streams.contains_key(&channel) {
+            return false;
+        }
+        let Negotiated { unordered, max_retransmissions, lifetime, .. } = *agreed;
+        self.streams.insert(channel, Channel::Open(Delivery { unordered, max_retransmissions, lifetime }));
+        true
     }
 
     /// Marks an open channel as closing; whether it was open.

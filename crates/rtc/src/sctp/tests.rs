@@ -28,7 +28,7 @@ struct Pair {
 impl Pair {
     fn new(limit: u64, connects: bool) -> Self {
         let start = Instant::now();
-        let setup = SctpSetup { remote_port: 5000, max_message_bytes: limit };
+        let setup = SctpSetup::new(5000, limit);
         let options = Options { max_message_size: 1 << 20, ..Options::default() };
         Self {
             start,
@@ -40,6 +40,22 @@ impl Pair {
             events: Vec::new(),
             trips: 0,
         }
+    }
+
+    /// Channel 7 is agreed on.
+    fn agreed(connects: bool) -> Self {
+        let mut pair = Self::new(262_144, connects);
+        pair.ours.negotiated = vec![Negotiated::reliable(7, "oai-events")];
+        pair
+    }
+
+    /// And the association stands.
+    fn negotiated(connects: bool) -> Self {
+        let mut pair = Self::agreed(connects);
+        pair.ours.start(pair.now);
+        pair.client.connect();
+        pair.exchange();
+        pair
     }
 
     fn connected() -> Self {
@@ -327,10 +343,60 @@ fn a_stream_that_is_never_opened_is_reset() {
     pair.advance(Duration::from_millis(1100));
     let reset = |event: &SocketEvent| matches!(event, SocketEvent::OnIncomingStreamReset(ids) if *ids == [StreamId(4)]);
     assert!(pair.events.iter().any(reset));
-    assert_eq!(pair.take(), []);
+    assert_eq!((pair.take(), pair.ours.unopened()), (Vec::new(), 1));
     pair.client_sends(0, 50, &open("x"));
     pair.exchange();
     assert_eq!(pair.take().len(), 1, "the association stays");
+}
+
+#[test]
+fn what_no_channel_may_ever_take_is_counted() {
+    let mut pair = Pair::connected();
+    for _ in 0..EARLY_MAX {
+        pair.client_sends(4, 51, b"early");
+    }
+    pair.exchange();
+    let packet = Message::new(StreamId(4), PpId(51), b"one too many".to_vec());
+    let result = pair.ours.message(pair.now, packet);
+    assert_eq!((result, pair.take()), (Err(Discard::UnknownStream), Vec::new()));
+}
+
+#[test]
+fn a_negotiated_channel_is_open_when_the_association_is() {
+    for connects in [false, true] {
+        let mut pair = Pair::negotiated(connects);
+        let opened = Output::Opened { channel: ChannelId(7), label: "oai-events".to_owned() };
+        assert_eq!(pair.take(), [opened]);
+        pair.ours.send(pair.now, ChannelId(7), MessageKind::Text, b"we speak first").unwrap();
+        pair.client_sends(7, 51, b"so do we");
+        pair.exchange();
+        assert_eq!(std::mem::take(&mut pair.received), [(7, 51, b"we speak first".to_vec())]);
+        let told = Output::Message { channel: ChannelId(7), kind: MessageKind::Text, data: b"so do we".to_vec() };
+        assert_eq!(pair.take(), [told]);
+    }
+}
+
+#[test]
+fn an_open_on_a_negotiated_channel_is_counted_and_answered() {
+    let mut pair = Pair::negotiated(false);
+    pair.take();
+    let open = Message::new(StreamId(7), PPID_DCEP, open("oai-events"));
+    assert_eq!(pair.ours.message(pair.now, open), Err(Discard::DcepAgain));
+    let _ = pair.ours.drain(pair.now);
+    pair.exchange();
+    assert_eq!((pair.take(), std::mem::take(&mut pair.received)), (Vec::new(), vec![(7, 50, vec![2])]));
+}
+
+#[test]
+fn a_negotiated_channel_is_there_for_the_first_packet() {
+    let mut pair = Pair::agreed(false);
+    pair.client.connect();
+    // Sent with COOKIE-ECHO.
+    pair.client_sends(7, 51, b"first");
+    pair.exchange();
+    let opened = Output::Opened { channel: ChannelId(7), label: "oai-events".to_owned() };
+    let told = Output::Message { channel: ChannelId(7), kind: MessageKind::Text, data: b"first".to_vec() };
+    assert_eq!(pair.take(), [opened, told]);
 }
 
 #[test]

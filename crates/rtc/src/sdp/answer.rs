@@ -2,10 +2,11 @@
 
 use std::fmt::{self, Write as _};
 
-use super::media::{AudioLine, Extension};
+use super::media::{AudioLine, DataLine, Extension};
 use super::offer::{Line, Offer, OfferedFormat, Verdict};
 use super::transport::Role;
-use super::{Accepted, AudioSetup, LocalDescription, SctpSetup, Setup};
+use super::{Accepted, AudioSetup, LocalDescription, SctpInit, SctpSetup, Setup, Snap, SnapState};
+use crate::sctp;
 
 /// Ours, said in `a=max-message-size` (RFC 8841 §6).
 const MAX_MESSAGE_BYTES: usize = 256 * 1024;
@@ -23,6 +24,7 @@ pub(super) fn write(offer: &Offer, local: &LocalDescription) -> Accepted {
         audio: None,
         sctp: None,
     };
+    let mut snap = Snap::NotOffered;
     let mut answer = Answer { offer, local, text: String::with_capacity(2048) };
     answer.session();
     for (index, line) in offer.lines.iter().enumerate() {
@@ -32,8 +34,18 @@ pub(super) fn write(offer: &Offer, local: &LocalDescription) -> Accepted {
                 setup.audio = Some(audio_setup(line, audio, local));
             }
             Verdict::Data(data) => {
-                answer.data(line);
-                setup.sctp = Some(SctpSetup { remote_port: data.port, max_message_bytes: data.max_message_bytes });
+                let state;
+                (snap, state) = sctp_init(data, &local.sctp_init);
+                let repeated = if let SctpInit::Repeated(init) = &local.sctp_init { init.as_deref() } else { None };
+                let init =
+                    if snap == Snap::Answered { state.as_ref().map(|state| &*state.init).or(repeated) } else { None };
+                answer.data(line, data, init);
+                setup.sctp = Some(SctpSetup {
+                    remote_port: data.port,
+                    max_message_bytes: data.max_message_bytes,
+                    snap: state,
+                    negotiated: data.negotiated.clone(),
+                });
             }
             Verdict::Inactive(format) => answer.inactive(line, format),
             Verdict::Refused(format) => answer.refused(line, format),
@@ -42,7 +54,21 @@ pub(super) fn write(offer: &Offer, local: &LocalDescription) -> Accepted {
             answer.candidates();
         }
     }
-    Accepted { answer: answer.text, setup }
+    Accepted { answer: answer.text, setup, snap }
+}
+
+/// Decides SNAP; the state is that of an association to be set up, so none when one stands.
+fn sctp_init(data: &DataLine, ours: &SctpInit) -> (Snap, Option<SnapState>) {
+    let Some(offered) = &data.sctp_init else { return (Snap::NotOffered, None) };
+    let options = sctp::options(data.port, MAX_MESSAGE_BYTES);
+    let answered = || SnapState::answer(offered.as_ref()?, &options);
+    let state = match ours {
+        SctpInit::Fresh => answered(),
+        SctpInit::Given { tag, tsn } => answered().and_then(|state| state.with_ours(*tag, *tsn)),
+        SctpInit::Repeated(Some(_)) => return (Snap::Answered, None),
+        SctpInit::Repeated(None) => return (Snap::NotOffered, None),
+    };
+    (if state.is_some() { Snap::Answered } else { Snap::Unusable }, state)
 }
 
 fn audio_setup(line: &Line, audio: &AudioLine, local: &LocalDescription) -> AudioSetup {
@@ -113,11 +139,18 @@ impl Answer<'_> {
         }
     }
 
-    fn data(&mut self, line: &Line) {
+    fn data(&mut self, line: &Line, data: &DataLine, sctp_init: Option<&str>) {
         self.begin(line, format_args!("webrtc-datachannel"));
         self.transport();
         self.line(format_args!("a=sctp-port:{SCTP_PORT}"));
         self.line(format_args!("a=max-message-size:{MAX_MESSAGE_BYTES}"));
+        if let Some(init) = sctp_init {
+            self.line(format_args!("a=sctp-init:{init}"));
+        }
+        // RFC 8864 §6.5: a channel is accepted by saying it again.
+        for map in &data.dcmaps {
+            self.line(format_args!("a=dcmap:{map}"));
+        }
     }
 
     fn inactive(&mut self, line: &Line, offered: &OfferedFormat) {

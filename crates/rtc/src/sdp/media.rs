@@ -1,7 +1,10 @@
 //! What an audio or data channel line offers, and why it cannot be used if it cannot.
 
-use super::OfferError;
+use std::time::Duration;
+
 use super::text::{Attribute, Media, find};
+use super::{NEGOTIATED_MAX, Negotiated, OfferError};
+use crate::sctp::snap::OfferedInit;
 
 const AUDIO_LEVEL: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
 const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
@@ -29,6 +32,11 @@ pub(super) struct AudioLine {
 pub(super) struct DataLine {
     pub(super) port: u16,
     pub(super) max_message_bytes: u64,
+    /// `a=sctp-init`, and whether it can be used.
+    pub(super) sctp_init: Option<Option<OfferedInit>>,
+    pub(super) negotiated: Vec<Negotiated>,
+    /// Values of the `a=dcmap` that tell them.
+    pub(super) dcmaps: Vec<String>,
 }
 
 /// A header extension that the client may send (RFC 8285 §5).
@@ -140,7 +148,61 @@ pub(super) fn data(media: &Media<'_>) -> Result<DataLine, Unusable> {
         .find("max-message-size")
         .and_then(|attribute| attribute.value.parse().ok())
         .unwrap_or(MAX_MESSAGE_BYTES_DEFAULT);
-    Ok(DataLine { port, max_message_bytes })
+    let sctp_init = media.find("sctp-init").map(|attribute| OfferedInit::read(attribute.value));
+    let (mut negotiated, mut dcmaps) = (Vec::<Negotiated>::new(), Vec::new());
+    for map in media.attributes.iter().filter(|attribute| attribute.name == "dcmap") {
+        let refuse = |problem| {
+            let fix = r#"send at most 16 of a=dcmap:<stream 0-65534> label="...""#;
+            Unusable::Broken(OfferError::new(map.line, "a=dcmap", problem, fix))
+        };
+        let channel = dcmap(map.value).ok_or_else(|| refuse("cannot be read"))?;
+        if negotiated.iter().any(|other| other.id == channel.id) {
+            return Err(refuse("names a stream twice"));
+        }
+        if negotiated.len() == NEGOTIATED_MAX {
+            return Err(refuse("is one of too many"));
+        }
+        negotiated.push(channel);
+        dcmaps.push(map.value.to_owned());
+    }
+    Ok(DataLine { port, max_message_bytes, sctp_init, negotiated, dcmaps })
+}
+
+/// `<stream>[ <name>=<value>;...]` (RFC 8864 §5.1). Names that are not known are ignored, as its §5.1.2 demands.
+fn dcmap(value: &str) -> Option<Negotiated> {
+    let (id, rest) = value.split_once(' ').unwrap_or((value, ""));
+    let id = id.parse().ok().filter(|id| *id != u16::MAX)?;
+    let mut channel = Negotiated::reliable(id, "");
+    let mut rest = rest.trim();
+    while !rest.is_empty() {
+        let (name, after) = rest.split_once('=')?;
+        let (value, after) = match after.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?,
+            None => after.split_at(after.find(';').unwrap_or(after.len())),
+        };
+        match name.trim() {
+            // Quotes, '%' and control characters are written %XX there.
+            "label" => channel.label = unescaped(value)?,
+            "ordered" => channel.unordered = !value.parse::<bool>().ok()?,
+            "max-retr" => channel.max_retransmissions = Some(value.parse().ok()?),
+            "max-time" => channel.lifetime = Some(Duration::from_millis(value.parse::<u32>().ok()?.into())),
+            _ => {}
+        }
+        rest = after.strip_prefix(';').unwrap_or(after).trim();
+    }
+    (channel.max_retransmissions.is_none() || channel.lifetime.is_none()).then_some(channel)
+}
+
+/// Text in which %XX stands for a byte.
+fn unescaped(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend_from_slice(parts.next()?.as_bytes());
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend_from_slice(part.get(2..)?.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// Whether RTP of this protocol can be keyed by DTLS. Old clients write `RTP/SAVPF` (RFC 8829 §5.1.2).

@@ -223,6 +223,8 @@ pub struct Stats {
     /// SRTP packets refused since the last that opened. Some 50, a second of audio, mean a client that restarted its
     /// sequence numbers, which nothing but a fresh offer mends.
     pub refused_in_a_row: u32,
+    /// Streams on which the client sent without opening a channel there: reset.
+    pub streams_unopened: u64,
     /// Round trip from the client's receiver report, in microseconds; 0 until known.
     pub rtt_us: u32,
 }

@@ -74,7 +74,7 @@ fn chromiums_offer_makes_this_setup() {
             ssrc: 12345,
             cname: "fedcba9876543210".to_owned(),
         }),
-        sctp: Some(SctpSetup { remote_port: 5000, max_message_bytes: 262_144 }),
+        sctp: Some(SctpSetup::new(5000, 262_144)),
     };
     assert_eq!(accepted.setup, expected);
 }

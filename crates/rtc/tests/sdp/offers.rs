@@ -46,6 +46,7 @@ pub(crate) fn local() -> LocalDescription {
         ],
         session: 0xFEDC_BA98_7654_3210,
         ssrc: 12345,
+        sctp_init: rtc::SctpInit::Fresh,
     }
 }
 

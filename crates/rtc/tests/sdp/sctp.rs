@@ -1,8 +1,9 @@
 //! The data channel line.
 
 use rtc::sdp::SctpSetup;
+use rtc::{Negotiated, SctpInit, Snap};
 
-use crate::offers::{AUDIO, DATA, accept, media, refuse, section, with};
+use crate::offers::{AUDIO, DATA, accept, local, media, refuse, section, with};
 
 fn offer(data: &str) -> String {
     with(AUDIO, "t=0 0\n", "t=0 0\na=group:BUNDLE a d\n") + data
@@ -11,7 +12,7 @@ fn offer(data: &str) -> String {
 #[test]
 fn port_and_limit_are_read() {
     let accepted = accept(&offer(&format!("{}a=max-message-size:100000\n", DATA.replace("5000", "5001"))));
-    assert_eq!(accepted.setup.sctp, Some(SctpSetup { remote_port: 5001, max_message_bytes: 100_000 }));
+    assert_eq!(accepted.setup.sctp, Some(SctpSetup::new(5001, 100_000)));
     assert!(section(&accepted.answer, 1).contains(&"a=sctp-port:5000"), "ours, not the client's");
     assert!(section(&accepted.answer, 1).contains(&"a=max-message-size:262144"));
 }
@@ -53,4 +54,79 @@ fn the_old_syntax_is_refused_with_the_way_to_mend_it() {
     let error = refuse(&with(AUDIO, &AUDIO[AUDIO.find("m=audio").unwrap()..], old));
     assert_eq!((error.line, error.attribute), (Some(9), "m=application"));
     assert!(error.message.contains("UDP/DTLS/SCTP webrtc-datachannel"), "{}", error.message);
+}
+
+/// 36 bytes as Chromium writes them.
+const INIT: &str = "AQAAHhEiM0QAUAAA/////wAAA+jAAAAEgAgABoLAAAA=";
+
+fn init_in(answer: &str) -> Option<String> {
+    section(answer, 1).iter().find_map(|line| line.strip_prefix("a=sctp-init:")).map(str::to_owned)
+}
+
+#[test]
+fn an_init_is_answered_by_another_one() {
+    let accepted = accept(&offer(&format!("{DATA}a=sctp-init:{INIT}\n")));
+    let ours = init_in(&accepted.answer).expect("an init");
+    assert!(accepted.snap == Snap::Answered && ours != INIT);
+    assert_eq!(accepted.setup.sctp.unwrap().snap.unwrap().init, ours);
+}
+
+#[test]
+fn without_an_init_in_the_offer_the_answer_has_none() {
+    let accepted = accept(&offer(DATA));
+    assert_eq!((init_in(&accepted.answer), accepted.snap), (None, Snap::NotOffered));
+    assert_eq!(accepted.setup.sctp.unwrap().snap, None);
+}
+
+#[test]
+fn an_unusable_init_is_ignored() {
+    for value in ["", "x", "AQAA", &INIT.replace("HhEiM0QA", "HgAAAAAA"), &INIT[4..], &"A".repeat(9000)] {
+        let accepted = accept(&offer(&format!("{DATA}a=sctp-init:{value}\n")));
+        assert_eq!((init_in(&accepted.answer), accepted.snap), (None, Snap::Unusable), "{value:.50}");
+        assert_eq!(accepted.setup.sctp.unwrap().snap, None);
+    }
+}
+
+#[test]
+fn a_later_offer_gets_the_first_answers_init_or_none() {
+    let answer = |offer: &str, sctp_init| {
+        let local = rtc::LocalDescription { sctp_init, ..local() };
+        rtc::Offer::parse(offer).unwrap().accept(&local)
+    };
+    let (with, without) = (offer(&format!("{DATA}a=sctp-init:{INIT}\n")), offer(DATA));
+    let again = answer(&with, SctpInit::Repeated(Some("same".to_owned())));
+    assert_eq!((init_in(&again.answer).as_deref(), again.setup.sctp.unwrap().snap), (Some("same"), None));
+    assert_eq!(init_in(&answer(&without, SctpInit::Repeated(Some("same".to_owned()))).answer), None);
+    assert_eq!(init_in(&answer(&with, SctpInit::Repeated(None)).answer), None);
+}
+
+#[test]
+fn negotiated_channels_are_read_and_answered() {
+    let maps = "a=dcmap:0 label=\"oai-events\"\na=dcmap:2 subprotocol=\"a;b\";ordered=false;max-retr=3;label=\"%22x\"\na=dcmap:65534\n";
+    let accepted = accept(&offer(&format!("{DATA}{maps}")));
+    let lossy = Negotiated { unordered: true, max_retransmissions: Some(3), ..Negotiated::reliable(2, "\"x") };
+    let expected = [Negotiated::reliable(0, "oai-events"), lossy, Negotiated::reliable(65534, "")];
+    assert_eq!(accepted.setup.sctp.unwrap().negotiated, expected);
+    for map in maps.lines() {
+        assert!(section(&accepted.answer, 1).contains(&map), "{map}");
+    }
+}
+
+#[test]
+fn bad_channel_maps_refuse_the_line_and_name_it() {
+    let many: String = (0..17).map(|id| format!("a=dcmap:{id}\n")).collect();
+    for maps in [
+        "a=dcmap:65535\n",
+        "a=dcmap:x label=\"a\"\n",
+        "a=dcmap:1 label=\"a\n",
+        "a=dcmap:1 label=\"%zz\"\n",
+        "a=dcmap:1 max-retr=1;max-time=2\n",
+        "a=dcmap:1\na=dcmap:1\n",
+        &many,
+    ] {
+        let offer = rtc::Offer::parse(&offer(&format!("{DATA}{maps}"))).unwrap();
+        let refusal = offer.refusals().next().expect(maps);
+        assert_eq!(refusal.attribute, "a=dcmap", "{maps}");
+        assert_eq!(offer.accept(&local()).setup.sctp, None);
+    }
 }

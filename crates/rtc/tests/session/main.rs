@@ -10,3 +10,4 @@ mod discards;
 mod pair;
 mod paths;
 mod refuses;
+mod snap;

@@ -31,6 +31,10 @@ pub(crate) struct Plan {
     /// We are the DTLS client.
     pub(crate) active: bool,
     pub(crate) version: DtlsVersion,
+    /// The client offers SNAP.
+    pub(crate) snap: bool,
+    /// Changes the answer on its way to the client.
+    pub(crate) strip: fn(&str) -> String,
     pub(crate) seed: u64,
     /// Of both directions.
     pub(crate) wire: Conditions,
@@ -42,7 +46,16 @@ pub(crate) struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         let wire = Conditions { delay: DELAY, ..Conditions::default() };
-        Self { active: true, version: DtlsVersion::Auto, seed: SEED, wire, config: Config::default(), tamper: |_| () }
+        Self {
+            active: true,
+            version: DtlsVersion::Auto,
+            snap: false,
+            strip: str::to_owned,
+            seed: SEED,
+            wire,
+            config: Config::default(),
+            tamper: |_| (),
+        }
     }
 }
 
@@ -66,6 +79,7 @@ pub(crate) struct Pair {
     pub(crate) mid: Mid,
     pub(crate) opus: Pt,
     pub(crate) channel: ChannelId,
+    pub(crate) snap: rtc::Snap,
     /// What came out of each side, at which virtual time.
     pub(crate) client_events: Vec<(Duration, str0m::Event)>,
     pub(crate) server_events: Vec<(Duration, Event)>,
@@ -87,7 +101,8 @@ impl Pair {
         let (up, down) = (sim.add_wire(plan.wire), sim.add_wire(plan.wire));
         let now = sim.now();
 
-        let mut client = Rtc::builder().set_dtls_version(plan.version).set_sctp_max_buffered_amount(1 << 20).build(now);
+        let client = Rtc::builder().set_dtls_version(plan.version).set_sctp_max_buffered_amount(1 << 20);
+        let mut client = client.set_snap_enabled(plan.snap).build(now);
         client.add_local_candidate(str0m::Candidate::host(client_address(), "udp").unwrap());
         let mut change = client.sdp_api();
         let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
@@ -106,11 +121,12 @@ impl Pair {
             candidates: vec![Candidate { address: server_address() }],
             session: 1,
             ssrc: 0x1234_5678,
+            sctp_init: rtc::SctpInit::Fresh,
         };
         let mut accepted = Offer::parse(&offer).unwrap().accept(&local);
         assert_eq!(accepted.setup.dtls_active, plan.active);
         (plan.tamper)(&mut accepted.setup);
-        let answer = SdpAnswer::from_sdp_string(&accepted.answer).unwrap();
+        let answer = SdpAnswer::from_sdp_string(&(plan.strip)(&accepted.answer)).unwrap();
         client.sdp_api().accept_answer(pending, answer).unwrap();
         let opus = client.codec_config().find(|params| params.spec().codec == Codec::Opus).unwrap().pt();
 
@@ -125,6 +141,7 @@ impl Pair {
             mid,
             opus,
             channel,
+            snap: accepted.snap,
             client_events: Vec::new(),
             server_events: Vec::new(),
             heard: Vec::new(),

@@ -1,0 +1,53 @@
+//! SNAP and negotiated channels with a foreign SCTP.
+
+use std::time::Duration;
+
+use rtc::{Event, MessageKind, Negotiated, Snap};
+
+use crate::pair::{DELAY, Pair, Plan};
+
+fn opened(event: &Event) -> bool {
+    matches!(event, Event::ChannelOpened { .. })
+}
+
+fn connected(event: &Event) -> bool {
+    matches!(event, Event::Connected { .. })
+}
+
+#[test]
+fn the_association_stands_when_dtls_does() {
+    for active in [true, false] {
+        let open_after = |snap| {
+            let pair = Pair::open(Plan { active, snap, ..Plan::default() });
+            assert_eq!(pair.snap, if snap { Snap::Answered } else { Snap::NotOffered });
+            pair.server_event(opened).unwrap() - pair.server_event(connected).unwrap()
+        };
+        let (with, without) = (open_after(true), open_after(false));
+        assert!(with + 2 * DELAY <= without && with <= 2 * DELAY, "{with:?} against {without:?}, active {active}");
+    }
+}
+
+#[test]
+fn an_answer_that_lost_its_half_falls_back_to_the_handshake() {
+    let strip = |answer: &str| -> String {
+        answer.split_inclusive('\n').filter(|line| !line.starts_with("a=sctp-init:")).collect()
+    };
+    for active in [true, false] {
+        let pair = Pair::open(Plan { active, snap: true, strip, ..Plan::default() });
+        assert_eq!(pair.snap, Snap::Answered);
+        let late = pair.server_event(opened).unwrap() - pair.server_event(connected).unwrap();
+        assert!(late <= Duration::from_millis(500), "{late:?}");
+    }
+}
+
+#[test]
+fn the_server_speaks_first_on_a_negotiated_channel() {
+    let tamper = |setup: &mut rtc::Setup| {
+        setup.sctp.as_mut().unwrap().negotiated.push(Negotiated::reliable(100, "oai-events"));
+    };
+    let mut pair = Pair::new(Plan { snap: true, tamper, ..Plan::default() });
+    pair.until(Duration::from_secs(5), |pair| pair.server_event(opened).is_some());
+    assert_eq!(pair.server_event(opened), pair.server_event(connected));
+    let now = pair.sim.now();
+    pair.server.send_message(now, rtc::ChannelId(100), MessageKind::Text, b"session.created").unwrap();
+}
