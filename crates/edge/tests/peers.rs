@@ -105,7 +105,7 @@ impl PopRig {
     fn connected_to(mut self, node: usize) -> Self {
         let began = self.now;
         let offer = self.client.offer();
-        let request = CreateCall { offer: &offer, model: Some("echo"), session_json: None };
+        let request = CreateCall { offer: &offer, model: Some("echo"), ..CreateCall::default() };
         let mut rng = StdRng::seed_from_u64(1);
         let created = create_call(&self.nodes[node].shared, self.now, self.unix(), &mut rng, request).unwrap();
         self.client.accept(&created.answer);

@@ -200,7 +200,7 @@ impl World {
         let host = u8::try_from(number + 1).expect("few clients");
         let mut client = Client::new(self.sim.now(), SocketAddr::from(([198, 51, 100, host], 40_000)));
         let offer = client.offer();
-        let request = CreateCall { offer: &offer, model: Some(model), session_json: None };
+        let request = CreateCall { offer: &offer, model: Some(model), ..CreateCall::default() };
         let created = create_call(&self.edge, self.sim.now(), self.unix(), &mut self.signaling, request);
         let created = created.unwrap_or_else(|error| panic!("{}: {error:?}", self.context()));
         client.accept(&created.answer);

@@ -60,7 +60,7 @@ impl Rig {
         let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
         let (offer, pending) = change.apply().expect("a change");
         let offer = offer.to_sdp_string();
-        let call = CreateCall { offer: &offer, model: Some("echo"), session_json: None };
+        let call = CreateCall { offer: &offer, model: Some("echo"), ..CreateCall::default() };
         let created = create_call(&shared, now, UNIX, &mut StdRng::seed_from_u64(1), call).expect("a call");
         let attribute = |text: &str, name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name));

@@ -98,6 +98,9 @@ impl Board {
         for (cause, count) in [("absent", &counts.model_absent), ("unmapped", &counts.model_unmapped)] {
             counter!("fronthaul_edge_default_model_total", "cause" => cause).absolute(count.load(Ordering::Relaxed));
         }
+        for (result, count) in [("answered", &counts.snap_answered), ("unusable", &counts.snap_unusable)] {
+            counter!("fronthaul_edge_snap_total", "result" => result).absolute(count.load(Ordering::Relaxed));
+        }
         let stats = &sums.stats;
         counter!("fronthaul_edge_sessions_claimed_total").absolute(stats.claimed);
         counter!("fronthaul_edge_handovers_total").absolute(stats.handed_over);
@@ -110,6 +113,7 @@ impl Board {
         counter!("fronthaul_edge_skipped_slots_total").absolute(stats.skipped_slots);
         counter!("fronthaul_edge_held_dropped_total").absolute(stats.held_dropped);
         counter!("fronthaul_edge_messages_refused_total").absolute(stats.messages_refused);
+        counter!("fronthaul_edge_streams_unopened_total").absolute(stats.streams_unopened);
         counter!("fronthaul_edge_repeated_frames_total").absolute(stats.repeated);
         counter!("fronthaul_edge_link_strays_total").absolute(stats.link_strays);
         counter!("fronthaul_edge_opens_failed_total").absolute(stats.opens_failed);

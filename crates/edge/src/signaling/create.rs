@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use link::ids::{EdgeId, SessionId};
 use link::route::Route;
 use rand::Rng;
-use rtc::{Candidate, LocalDescription, Offer};
+use rtc::{Candidate, LocalDescription, Negotiated, Offer, SctpInit, Setup, Snap};
 
 use super::error::ApiError;
 use crate::directory::{CallInfo, Directory, Pending};
 use crate::keys::Keyring;
 use crate::seats::Seats;
+use crate::worker::EVENTS_LABEL;
 
 /// The model that the edge answers itself.
 pub const ECHO: &str = "echo";
@@ -62,10 +63,14 @@ pub struct Counts {
     pub model_absent: AtomicU64,
     /// Took the default model because the named one is not known.
     pub model_unmapped: AtomicU64,
+    /// Answers with an `a=sctp-init`.
+    pub snap_answered: AtomicU64,
+    /// Offers whose `a=sctp-init` holds no INIT that can be used.
+    pub snap_unusable: AtomicU64,
 }
 
 /// A request for a call.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct CreateCall<'a> {
     /// The offer.
     pub offer: &'a str,
@@ -73,6 +78,8 @@ pub struct CreateCall<'a> {
     pub model: Option<&'a str>,
     /// The session as JSON.
     pub session_json: Option<&'a str>,
+    /// `?dcid=`: the client opens its channel for events on this stream by itself, without DCEP.
+    pub dcid: Option<u16>,
 }
 
 /// An answered call.
@@ -132,7 +139,7 @@ fn answer(
     let unreadable = || internal("its route token cannot be read back");
     let password = keys.route().password(&ufrag).ok_or_else(unreadable)?;
     let fingerprint = keys.identity(&ufrag).ok_or_else(unreadable)?.fingerprint().to_owned();
-    let accepted = offer.accept(&LocalDescription {
+    let mut accepted = offer.accept(&LocalDescription {
         ufrag,
         password,
         fingerprint,
@@ -140,8 +147,10 @@ fn answer(
         // Positive as i64, which is what some parsers make of it (RFC 8866 §5.2).
         session: rng.next_u64() >> 1,
         ssrc: rng.next_u32().max(1),
-        sctp_init: rtc::SctpInit::Fresh,
+        sctp_init: SctpInit::Fresh,
     });
+    note_snap(shared, accepted.snap);
+    agree_on_events(&mut accepted.setup, call.dcid)?;
     let pending = Pending {
         setup: accepted.setup,
         call: CallInfo {
@@ -156,6 +165,28 @@ fn answer(
         return Err(internal("its id is taken"));
     }
     Ok(Created { id: session, answer: accepted.answer })
+}
+
+fn note_snap(shared: &Shared, snap: Snap) {
+    match snap {
+        Snap::NotOffered => {}
+        Snap::Answered => drop(shared.counts.snap_answered.fetch_add(1, Ordering::Relaxed)),
+        Snap::Unusable => drop(shared.counts.snap_unusable.fetch_add(1, Ordering::Relaxed)),
+    }
+}
+
+/// The channel for events is negotiated, if the client says on which stream.
+fn agree_on_events(setup: &mut Setup, dcid: Option<u16>) -> Result<(), ApiError> {
+    let Some(id) = dcid else { return Ok(()) };
+    let sctp = setup.sctp.as_mut().ok_or_else(|| {
+        let message = "dcid names a data channel, but the offer has no usable m=application line; offer one.";
+        ApiError::invalid("invalid_offer", "dcid", message)
+    })?;
+    // The offer's own a=dcmap says more.
+    if sctp.negotiated.iter().all(|channel| channel.id != id) {
+        sctp.negotiated.push(Negotiated::reliable(id, EVENTS_LABEL));
+    }
+    Ok(())
 }
 
 /// `session.model`, after making sure that the session is a JSON object.

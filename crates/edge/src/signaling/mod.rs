@@ -2,7 +2,7 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `POST /v1/realtime/calls` | 201, the answer, `Location: /v1/realtime/calls/rtc_...`; 429 when one source asks too often |
+//! | `POST /v1/realtime/calls[?model=][&dcid=]` | 201, the answer, `Location: /v1/realtime/calls/rtc_...`; 429 when one source asks too often |
 //! | `DELETE /v1/realtime/calls/{id}` | 200, or 404 once the call is over |
 //! | `POST /v1/realtime/calls/{id}/hangup` | 200, also when repeated |
 //! | `GET /`, `GET /assets/...` | the page |
@@ -63,6 +63,17 @@ type CallId = Result<Path<String>, PathRejection>;
 #[derive(Deserialize)]
 struct CreateQuery {
     model: Option<String>,
+    dcid: Option<String>,
+}
+
+/// Reads `?dcid=`, the stream of a negotiated channel for events. 65535 is no stream of WebRTC (RFC 8832 §6).
+fn read_dcid(dcid: Option<&str>) -> Result<Option<u16>, ApiError> {
+    let read = |text: &str| text.parse().ok().filter(|id| *id < u16::MAX);
+    dcid.map(|text| {
+        let message = || format!("dcid {text:?} is no stream: send the id of the negotiated channel, 0 to 65534.");
+        read(text).ok_or_else(|| ApiError::invalid("invalid_query", "dcid", message()))
+    })
+    .transpose()
 }
 
 async fn create(
@@ -81,8 +92,10 @@ async fn create(
     let Query(query) = query
         .map_err(|error| ApiError::invalid("invalid_query", "model", format!("{}.", error.body_text())))
         .inspect_err(refused)?;
+    let dcid = read_dcid(query.dcid.as_deref()).inspect_err(refused)?;
     let parts = body::read_within(BODY_PATIENCE, request).await.inspect_err(refused)?;
-    let call = CreateCall { offer: &parts.sdp, model: query.model.as_deref(), session_json: parts.session.as_deref() };
+    let call =
+        CreateCall { offer: &parts.sdp, model: query.model.as_deref(), session_json: parts.session.as_deref(), dcid };
     let created = create_call(&shared, Instant::now(), net::clock::unix_seconds(), &mut rand::rng(), call)?;
     tracing::info!(call = %created.id, "call answered");
     let location = format!("/v1/realtime/calls/{}", created.id);

@@ -236,7 +236,7 @@ fn fifty_offers_at_once_for_one_seat_give_one_call() {
         let answer = |seed| {
             let (shared, offer) = (&shared, &offer);
             scope.spawn(move || {
-                let call = CreateCall { offer, model: Some("parrot"), session_json: None };
+                let call = CreateCall { offer, model: Some("parrot"), ..CreateCall::default() };
                 create_call(shared, Instant::now(), 1, &mut StdRng::seed_from_u64(seed), call)
             })
         };
@@ -365,4 +365,22 @@ async fn a_source_that_asks_too_often_is_told_to_wait_and_others_are_not() {
     assert_eq!(refused.error()["code"], "too_many_calls");
     assert_eq!(ask([192, 0, 2, 10]).await.status, StatusCode::CREATED);
     assert_eq!(shared.counts.limited.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_negotiated_channel_is_named_in_the_query() {
+    let shared = shared();
+    for (id, expected) in [("0", Some(0)), ("65534", Some(65_534)), ("65535", None), ("-1", None), ("x", None)] {
+        let uri = format!("/v1/realtime/calls?model=echo&dcid={id}");
+        let answer = request(&shared, "POST", &uri, "application/sdp", offer()).await;
+        let Some(expected) = expected else {
+            assert_eq!((answer.status, answer.error()["param"].as_str()), (StatusCode::BAD_REQUEST, Some("dcid")));
+            continue;
+        };
+        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.body);
+        let session = answer.header("location").rsplit('/').next().unwrap().parse().unwrap();
+        let entry = shared.directory.get(session).unwrap();
+        let setup = shared.directory.claim(&entry, 0).unwrap().setup;
+        assert_eq!(setup.sctp.unwrap().negotiated, [rtc::Negotiated::reliable(expected, "oai-events")]);
+    }
 }

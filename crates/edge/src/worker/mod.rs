@@ -42,6 +42,7 @@ use rand::{Rng, SeedableRng};
 use rtc::{Event, Path};
 
 pub use bridge::LinkInput;
+pub(crate) use events::CHANNEL_LABEL as EVENTS_LABEL;
 pub use io::Output;
 pub(crate) use routing::ssrc_of;
 pub use stats::{CloseCause, Discard, Gauges, Stats};
@@ -217,6 +218,7 @@ impl Worker {
             Side::Remote(remote) => Some(remote.playout.stats()),
             Side::Echo(_) => None,
         });
+        stats.streams_unopened += self.clients.iter().map(|client| client.rtc.stats().streams_unopened).sum::<u64>();
         for playout in running.chain([&self.past_playout]) {
             stats.underruns += playout.underruns;
             stats.stale_frames += playout.stale;
@@ -296,6 +298,7 @@ impl Worker {
             client.rtc.close(now);
         }
         client.drain_transmits(&mut self.io);
+        self.io.stats.streams_unopened += client.rtc.stats().streams_unopened;
         if let Side::Remote(remote) = &mut client.side {
             if let Some(slot) = remote.slot().map(|slot| (remote.transceiver(), slot))
                 && self.slots.get(&slot) == Some(&key)

@@ -144,6 +144,8 @@ pub struct Stats {
     pub held_dropped: u64,
     /// Messages that a client's channel did not take.
     pub messages_refused: u64,
+    /// Streams on which a client sent without opening a channel there.
+    pub streams_unopened: u64,
     /// Frames of clients that went to a transceiver a second time, as the link loses.
     pub repeated: u64,
     /// Messages from the link for sessions or slots that are not here.
@@ -192,6 +194,7 @@ impl Stats {
         self.skipped_slots += other.skipped_slots;
         self.held_dropped += other.held_dropped;
         self.messages_refused += other.messages_refused;
+        self.streams_unopened += other.streams_unopened;
         self.repeated += other.repeated;
         self.link_strays += other.link_strays;
         self.opens_failed += other.opens_failed;

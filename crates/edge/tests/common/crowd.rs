@@ -124,7 +124,7 @@ impl Crowd {
         let address = SocketAddr::from(([198, 51, 100, 7], u16::try_from(20_000 + index % 40_000).unwrap()));
         let mut client = Client::new(self.now, address);
         let offer = client.offer();
-        let request = CreateCall { offer: &offer, model: Some(model), session_json: None };
+        let request = CreateCall { offer: &offer, model: Some(model), ..CreateCall::default() };
         let before = thread();
         let created = create_call(&self.shared, self.now, self.unix(), &mut self.rng, request).unwrap();
         self.costs.signaling.add(thread() - before);

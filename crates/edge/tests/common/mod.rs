@@ -206,7 +206,7 @@ impl Rig {
     /// Signals a call.
     pub(crate) fn call(&mut self, model: &str) -> SessionId {
         let offer = self.client.offer();
-        let request = CreateCall { offer: &offer, model: Some(model), session_json: None };
+        let request = CreateCall { offer: &offer, model: Some(model), ..CreateCall::default() };
         let created = create_call(&self.shared, self.now, self.unix(), &mut self.rng, request).unwrap();
         self.client.accept(&created.answer);
         created.id

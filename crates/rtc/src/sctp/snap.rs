@@ -42,6 +42,7 @@ const STATE_COOKIE: u16 = 7;
 
 /// Forward-TSN-Supported (RFC 3758 §3.1) and Supported Extensions (RFC 5061 §4.2.7) with RE-CONFIG and FORWARD-TSN: what
 /// browsers say in each INIT.
+#[cfg_attr(not(test), expect(dead_code, reason = "for tickets"))]
 const BROWSER_PARAMETERS: [u8; 12] = [0xC0, 0, 0, 4, 0x80, 8, 0, 6, 130, 192, 0, 0];
 
 /// Base64 with or without padding: the draft shows it with, some clients leave it out.
@@ -70,6 +71,7 @@ impl OfferedInit {
     }
 
     /// The INIT of a browser that told its tag and its first TSN alone.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for tickets"))]
     pub(crate) fn of_browser(tag: u32, tsn: u32, window: u32) -> Option<Self> {
         let mut chunk = vec![INIT, 0, 0, 30];
         chunk.extend_from_slice(&tag.to_be_bytes());

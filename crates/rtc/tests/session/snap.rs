@@ -32,12 +32,11 @@ fn an_answer_that_lost_its_half_falls_back_to_the_handshake() {
     let strip = |answer: &str| -> String {
         answer.split_inclusive('\n').filter(|line| !line.starts_with("a=sctp-init:")).collect()
     };
-    for active in [true, false] {
-        let pair = Pair::open(Plan { active, snap: true, strip, ..Plan::default() });
-        assert_eq!(pair.snap, Snap::Answered);
-        let late = pair.server_event(opened).unwrap() - pair.server_event(connected).unwrap();
-        assert!(late <= Duration::from_millis(500), "{late:?}");
-    }
+    // As DTLS server this client waits for our INIT, where browsers always send theirs.
+    let pair = Pair::open(Plan { active: false, snap: true, strip, ..Plan::default() });
+    assert_eq!(pair.snap, Snap::Answered);
+    let late = pair.server_event(opened).unwrap() - pair.server_event(connected).unwrap();
+    assert!(late <= Duration::from_millis(500), "{late:?}");
 }
 
 #[test]
