@@ -2,7 +2,7 @@
 //!
 //! # Run loop
 //!
-//! [`Dtls::start`] once a path is checked, then [`Dtls::handle_datagram`], [`Dtls::handle_timeout`] at
+//! [`Dtls::start`] once a path is checked, which as a client sends, then [`Dtls::handle_datagram`], [`Dtls::handle_timeout`] at
 //! [`Dtls::poll_timeout`], [`Dtls::send`], and after each of them [`Dtls::poll_output`] until it is empty.
 //!
 //! # Invariant
@@ -42,6 +42,12 @@ const MAX_OUTPUT_BYTES: usize = 1 << 16;
 /// large certificate, and application data before the end of the handshake, where SCTP sends one packet and waits.
 const MAX_EARLY: usize = 4;
 
+/// Time to the first resend of a flight where no round trip was measured ([`Dtls::expect_round_trip`]), as with the
+/// ClientHello of ours, which is the first that the client hears of us but for a response. Enough for round trips up to
+/// 110 ms; a longer path gets one flight (700 bytes) twice, which costs less than the whole second of RFC 6347 §4.2.4.1 on
+/// a lossy one.
+const FIRST_RESEND: Duration = Duration::from_millis(150);
+
 /// A deadline further away than this is the engine's way to say "none".
 const IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -69,7 +75,7 @@ pub(crate) enum Output {
 
 /// One client's DTLS.
 pub(crate) struct Dtls {
-    /// Missing before a client role's start, and after the end.
+    /// Missing before a client role's start, before the client's first datagram, and after the end.
     engine: Option<dimpl::Dtls>,
     active: bool,
     identity: Identity,
@@ -80,6 +86,7 @@ pub(crate) struct Dtls {
     /// Application data that overtook the client's last flight. The engine would drop it.
     early_data: Vec<Vec<u8>>,
     outputs: VecDeque<Output>,
+    first_resend: Duration,
     deadline: Option<Instant>,
     /// The engine wants time to be monotonic.
     latest: Instant,
@@ -102,7 +109,7 @@ enum Phase {
 impl Dtls {
     /// An engine in the role that the answer said. As a server it waits; as a client it waits for [`Dtls::start`].
     pub(crate) fn new(now: Instant, active: bool, identity: &Identity, fingerprints: Vec<Fingerprint>) -> Self {
-        let mut this = Self {
+        Self {
             engine: None,
             active,
             identity: identity.clone(),
@@ -111,13 +118,41 @@ impl Dtls {
             early: Vec::new(),
             early_data: Vec::new(),
             outputs: VecDeque::new(),
+            first_resend: FIRST_RESEND,
             deadline: None,
             latest: now,
-        };
-        if !active {
-            this.create(now);
         }
-        this
+    }
+
+    /// The round trip to the client takes at most so long: a flight that was not answered within one and a half is sent
+    /// again (RFC 9147 §5.8.2), but not within 50 ms and at the latest after a second. The engine varies that by a quarter,
+    /// so never ahead of an answer that is on time. Changes nothing for an engine that is at work already.
+    pub(crate) fn expect_round_trip(&mut self, round_trip: Duration) {
+        self.first_resend = round_trip.saturating_mul(3) / 2;
+    }
+
+    /// Whether the next datagram from the client is its first.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.engine.is_none() && self.phase == Phase::Unverified
+    }
+
+    /// The version, once there are keys: 0xFEFD or 0xFEFC.
+    pub(crate) fn connected_version(&self) -> Option<u16> {
+        let version = self.engine.as_ref().and_then(dimpl::Dtls::protocol_version);
+        version.filter(|_| self.phase == Phase::Connected).map(|version| version.as_u16())
+    }
+
+    /// The datagrams among what [`Dtls::poll_output`] is to return.
+    pub(crate) fn datagrams(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.outputs.iter().filter_map(|output| match output {
+            Output::Datagram(datagram) => Some(datagram.as_slice()),
+            _ => None,
+        })
+    }
+
+    /// Takes a datagram out of the outputs: it was sent in another way.
+    pub(crate) fn withdraw(&mut self, sent: &[u8]) {
+        self.outputs.retain(|output| !matches!(output, Output::Datagram(datagram) if datagram == sent));
     }
 
     /// A path exists: as the client, sends the ClientHello. Later calls change nothing.
@@ -133,10 +168,15 @@ impl Dtls {
         if self.phase == Phase::Ended || !records::well_formed(datagram) {
             return Err(Discard::Dtls);
         }
-        let Some(engine) = &self.engine else { return Err(Discard::Dtls) };
-        let undecided = engine.protocol_version().is_none();
+        let undecided = self.engine.as_ref().is_none_or(|engine| engine.protocol_version().is_none());
         if undecided && !self.active && !records::is_client_hello(datagram) {
             // The engine keeps all it is given until the ClientHello is whole, and gives up at 64 datagrams.
+            return Err(Discard::Dtls);
+        }
+        if self.engine.is_none() && !self.active {
+            self.create(now);
+        }
+        if self.engine.is_none() {
             return Err(Discard::Dtls);
         }
         if self.phase == Phase::Connected && records::is_plain_after_handshake(datagram) {
@@ -209,7 +249,7 @@ impl Dtls {
 
     fn create(&mut self, now: Instant) {
         self.latest = self.latest.max(now);
-        let (config, certificate) = self.identity.engine_parts();
+        let (config, certificate) = self.identity.engine_parts(self.first_resend);
         let (active, latest) = (self.active, self.latest);
         let made = catch_unwind(AssertUnwindSafe(|| {
             let mut engine = dimpl::Dtls::new_auto(config, certificate, latest);

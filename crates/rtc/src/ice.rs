@@ -30,7 +30,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use crate::stun::{Check, IntegrityKey, Refusal, write_refusal, write_success};
+use crate::stun::{Check, IntegrityKey, Refusal, write_refusal, write_success_with};
 use crate::{Discard, Path};
 
 /// Paths of one session at most. A phone with two interfaces in both address families, rebound once, has eight; the
@@ -112,8 +112,8 @@ impl Agent {
         }
     }
 
-    /// Takes a datagram of class STUN and writes the response for `path` to `out` (cleared first). Allocates nothing
-    /// once `out` has room for 128 bytes.
+    /// Takes a datagram of class STUN and writes the response for `path` to `out` (cleared first), with the attributes that
+    /// `more` appends once the check is known to be the client's. Allocates nothing once `out` has room for 128 bytes.
     ///
     /// USERNAME's second half is not compared: it is the client's own, and MESSAGE-INTEGRITY proves the client.
     ///
@@ -125,6 +125,7 @@ impl Agent {
         path: Path,
         datagram: &[u8],
         out: &mut Vec<u8>,
+        more: impl FnOnce(&Check<'_>, &mut Vec<u8>),
     ) -> Result<CheckOutcome, Discard> {
         out.clear();
         let check = Check::parse(datagram)?;
@@ -135,7 +136,7 @@ impl Agent {
             write_refusal(&check, &self.key, refusal, out);
             return Ok(CheckOutcome::Refused(refusal));
         }
-        write_success(&check, &self.key, path.remote, out);
+        write_success_with(&check, &self.key, path.remote, out, |out| more(&check, out));
 
         if self.consent_deadline.is_some() {
             self.consent_deadline = Some(now + self.consent);

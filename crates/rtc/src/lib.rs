@@ -23,10 +23,14 @@ pub mod stun;
 mod discard;
 mod dtls;
 mod ice;
+#[cfg(test)]
+#[path = "../tests/stun/request.rs"]
+mod request;
 mod rtcp;
 mod rtp;
 mod sctp;
 mod session;
+mod sped;
 mod srtp;
 
 pub use discard::{Class, Discard, classify};

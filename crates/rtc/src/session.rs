@@ -7,10 +7,14 @@
 //! the newest RTP or RTCP packet of a stream. Newest, because a recorded packet that never arrived is as authentic as
 //! a fresh one; of DTLS data the engine tells only that it is no replay.
 //!
+//! With SPED ([`crate::sped`]) DTLS comes in checks and leaves in their responses as well. What does not fit in leaves by
+//! itself.
+//!
 //! # Departures
 //!
 //! The downlink is never sent to two paths at once.
 
+mod handshake;
 mod media;
 mod types;
 
@@ -25,8 +29,10 @@ pub use types::{
 use crate::dtls::{self, Dtls};
 use crate::ice::{self, Agent, CheckOutcome, Expired};
 use crate::sctp::{self, Association};
+use crate::sped::Sped;
 use crate::stun::IntegrityKey;
 use crate::{Class, Discard, Identity, Setup, classify, srtp};
+use handshake::{HOLD, Held, SPED_ROUND_TRIP};
 use media::{Kind, Media};
 
 /// Between two SSRCs of one client that its driver is told.
@@ -67,10 +73,17 @@ pub struct Session {
     agent: Agent,
     dtls: Dtls,
     dtls_active: bool,
+    sped: Sped,
     sctp: Option<Association>,
     media: Media,
     /// Where the client's last DTLS datagram came from, while the handshake lasts.
     handshake_path: Option<Path>,
+    /// Where the first check came from that was answered, and when.
+    answered: Option<(Path, Instant)>,
+    /// Nothing of the downlink leaves before, once a response carried our flight.
+    downlink_from: Option<Instant>,
+    /// What waits for that.
+    held: Option<Held>,
     /// Until DTLS is connected.
     setup_deadline: Option<Instant>,
     /// From then on.
@@ -92,13 +105,21 @@ impl Session {
         let key = IntegrityKey::new(&setup.local_password);
         let sctp =
             setup.sctp.as_ref().map(|sctp| Association::new(now, sctp, config.max_message_bytes, setup.dtls_active));
+        let mut dtls = Dtls::new(now, setup.dtls_active, identity, setup.fingerprints);
+        if setup.sped {
+            dtls.expect_round_trip(SPED_ROUND_TRIP);
+        }
         Self {
             agent: Agent::new(now, key, &setup.local_ufrag, timings),
-            dtls: Dtls::new(now, setup.dtls_active, identity, setup.fingerprints),
+            dtls,
             dtls_active: setup.dtls_active,
+            sped: Sped::new(setup.sped),
             sctp,
             media: Media::new(now, setup.audio, &seed),
             handshake_path: None,
+            answered: None,
+            downlink_from: None,
+            held: None,
             setup_deadline: Some(now + config.setup_timeout),
             report_deadline: None,
             heard_ssrc: None,
@@ -174,6 +195,12 @@ impl Session {
             return self.finish(now, CloseReason::SetupTimeout);
         }
         self.dtls.handle_timeout(now);
+        if !self.media.started() {
+            self.sped.capture(self.dtls.datagrams());
+        }
+        if self.downlink_from.is_some_and(|from| from <= now) {
+            self.release(now);
+        }
         if let Some(sctp) = self.connected_sctp() {
             sctp.handle_timeout(now);
             self.stats.streams_unopened = sctp.unopened();
@@ -214,8 +241,15 @@ impl Session {
             return None;
         }
         let sctp = self.sctp.as_ref().filter(|_| self.media.started()).and_then(Association::poll_timeout);
-        let deadlines =
-            [self.agent.poll_timeout(), self.dtls.poll_timeout(), sctp, self.setup_deadline, self.report_deadline];
+        let held = self.downlink_from.filter(|_| self.held.is_some());
+        let deadlines = [
+            self.agent.poll_timeout(),
+            self.dtls.poll_timeout(),
+            sctp,
+            held,
+            self.setup_deadline,
+            self.report_deadline,
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -265,24 +299,46 @@ impl Session {
         &self.stats
     }
 
-    /// RFC 8445 §7.3: a check is answered where it came from.
+    /// RFC 8445 §7.3: a check is answered where it came from. DTLS takes what the check carries first, so that the response
+    /// can carry what DTLS says to it.
     fn check(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
         let mut response = Vec::with_capacity(128);
-        let outcome = self.agent.handle_check(now, path, datagram, &mut response)?;
+        let (sped, dtls) = (&mut self.sped, &mut self.dtls);
+        let (mut taken, mut flight) = (None, false);
+        let outcome = self.agent.handle_check(now, path, datagram, &mut response, |check, response| {
+            taken = sped.handle_check(check).map(|datagram| handshake::take(now, sped, dtls, datagram, true));
+            if let Some(carried) = sped.write(response) {
+                dtls.withdraw(carried);
+                flight = true;
+            }
+        })?;
         self.transmits.push_back((path, response));
         let CheckOutcome::Answered { displaced } = outcome else { return Ok(()) };
         self.stats.checks_answered += 1;
+        self.answered.get_or_insert((path, now));
+        if flight {
+            self.downlink_from = Some(now + HOLD);
+        }
+        let from = matches!(taken, Some(Ok(()))).then_some(path);
+        if from.is_some() && !self.media.started() {
+            self.handshake_path = from;
+        }
         if let Some(displaced) = displaced {
             self.path_removed(displaced);
         }
         self.events.push_back(Event::PathAdded(path));
         // Behind the response, so that the client knows the pair when our ClientHello comes.
         self.dtls.start(now);
-        self.pump(now, None)
+        let pumped = self.pump(now, from);
+        taken.unwrap_or(Ok(())).and(pumped)
     }
 
     fn handshake(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
-        self.dtls.handle_datagram(now, datagram)?;
+        if let Some((_, answered)) = self.answered.filter(|(first, _)| *first == path && self.dtls.is_untouched()) {
+            // A client sends its first flight by itself once a response reached it: at least the round trip lies between.
+            self.dtls.expect_round_trip(now.saturating_duration_since(answered));
+        }
+        handshake::take(now, &mut self.sped, &mut self.dtls, datagram, false)?;
         if !self.media.started() {
             self.handshake_path = Some(path);
         }
@@ -330,6 +386,7 @@ impl Session {
             self.events.push_back(Event::PathAdded(path));
         }
         self.agent.select(path);
+        self.sped.heard();
         self.handshake_path = None;
     }
 
@@ -379,31 +436,58 @@ impl Session {
                 self.transmit(self.handshake_path.or_else(|| self.agent.selected()), datagram);
             }
             dtls::Output::Connected { version, profile, keys } => {
-                let Some(keys) = srtp::contexts(profile, &keys, self.dtls_active) else {
-                    self.finish(now, CloseReason::DtlsFailed);
-                    return Ok(());
-                };
-                self.media.start(keys);
-                if let Some(path) = from {
-                    self.agent.select(path);
-                }
-                self.setup_deadline = None;
-                self.report_deadline = Some(now + self.config.report_interval);
-                self.events.push_back(Event::Connected { version, profile });
-                if let Some(sctp) = &mut self.sctp {
-                    sctp.start(now);
+                let held = Held { version, profile, keys, from, data: Vec::new() };
+                if self.downlink_from.is_some_and(|from| now < from) {
+                    self.held = Some(held);
+                } else {
+                    self.connected(now, held);
                 }
             }
             dtls::Output::Data(packet) => {
-                if let Some(path) = from {
-                    self.proven(now, path, Admit::Checked);
-                }
-                return self.sctp.as_mut().map_or(Err(Discard::Sctp), |sctp| sctp.handle_packet(now, &packet));
+                return match &mut self.held {
+                    Some(held) => held.keep(from, packet),
+                    None => self.data(now, from, &packet),
+                };
             }
             dtls::Output::Closed => self.finish(now, CloseReason::PeerClosed),
             dtls::Output::Failed(reason) => self.finish(now, reason),
         }
         Ok(())
+    }
+
+    /// The pause after our flight is over.
+    fn release(&mut self, now: Instant) {
+        self.downlink_from = None;
+        let Some(mut held) = self.held.take() else { return };
+        let data = std::mem::take(&mut held.data);
+        self.connected(now, held);
+        for (from, packet) in data {
+            // Counted when it came; what is wrong with it now concerns nobody.
+            let _ = self.data(now, from, &packet);
+        }
+    }
+
+    fn connected(&mut self, now: Instant, Held { version, profile, keys, from, .. }: Held) {
+        let Some(keys) = srtp::contexts(profile, &keys, self.dtls_active) else {
+            return self.finish(now, CloseReason::DtlsFailed);
+        };
+        self.media.start(keys);
+        if let Some(path) = from {
+            self.agent.select(path);
+        }
+        self.setup_deadline = None;
+        self.report_deadline = Some(now + self.config.report_interval);
+        self.events.push_back(Event::Connected { version, profile, sped: self.sped.used() });
+        if let Some(sctp) = &mut self.sctp {
+            sctp.start(now);
+        }
+    }
+
+    fn data(&mut self, now: Instant, from: Option<Path>, packet: &[u8]) -> Result<(), Discard> {
+        if let Some(path) = from {
+            self.proven(now, path, Admit::Checked);
+        }
+        self.sctp.as_mut().map_or(Err(Discard::Sctp), |sctp| sctp.handle_packet(now, packet))
     }
 
     fn connected_sctp(&mut self) -> Option<&mut Association> {
@@ -435,6 +519,7 @@ impl Session {
                 self.transmit(self.agent.selected(), datagram);
             }
         }
+        self.held = None;
         self.sctp = None;
         self.media.stop();
         let removed: Vec<Path> = self.agent.paths().collect();

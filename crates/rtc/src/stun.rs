@@ -9,7 +9,7 @@
 //!  | type   | length | magic cookie   | transaction id (96 bits) | attributes ...
 //!                                                                | type | length | value | 0-3 padding
 //!  request:  USERNAME .. any order .. MESSAGE-INTEGRITY [ignored ..] FINGERPRINT
-//!  response: XOR-MAPPED-ADDRESS | ERROR-CODE [UNKNOWN-ATTRIBUTES], MESSAGE-INTEGRITY, FINGERPRINT
+//!  response: XOR-MAPPED-ADDRESS [more] | ERROR-CODE [UNKNOWN-ATTRIBUTES], MESSAGE-INTEGRITY, FINGERPRINT
 //! ```
 //!
 //! Not implemented: retransmission, requests of ours, long-term credentials and REALM/NONCE (RFC 8489 §9.2),
@@ -17,15 +17,15 @@
 //! prescribes, RFC 8445 §7.1), and answers to unauthenticated requests: a check that does not verify is dropped
 //! rather than answered 400 or 401 (RFC 8489 §9.1.3), so that a forged source address gains nothing.
 
-mod response;
+pub(crate) mod response;
 
 use aws_lc_rs::{constant_time, hmac};
 
 use crate::Discard;
 
-pub use response::{write_refusal, write_success};
+pub use response::{write_refusal, write_success, write_success_with};
 
-const HEADER: usize = 20;
+pub(crate) const HEADER: usize = 20;
 const MAGIC_COOKIE: [u8; 4] = [0x21, 0x12, 0xA4, 0x42];
 const BINDING_REQUEST: [u8; 2] = [0x00, 0x01];
 /// RFC 8489 §14.7.
@@ -36,7 +36,7 @@ const USERNAME_MAX: usize = 512;
 const UNKNOWN_MAX: usize = 8;
 
 /// Attribute types (RFC 8489 §18.3, RFC 8445 §16.1).
-mod attribute {
+pub(crate) mod attribute {
     pub(super) const MAPPED_ADDRESS: u16 = 0x0001;
     pub(super) const USERNAME: u16 = 0x0006;
     pub(super) const MESSAGE_INTEGRITY: u16 = 0x0008;
@@ -47,6 +47,9 @@ mod attribute {
     pub(super) const XOR_MAPPED_ADDRESS: u16 = 0x0020;
     pub(super) const PRIORITY: u16 = 0x0024;
     pub(super) const USE_CANDIDATE: u16 = 0x0025;
+    /// DTLS inside STUN ([`crate::sped`]): one DTLS datagram, and hashes of those received.
+    pub(crate) const SPED_DATA: u16 = 0xC070;
+    pub(crate) const SPED_ACK: u16 = 0xC071;
     pub(super) const FINGERPRINT: u16 = 0x8028;
     pub(super) const ICE_CONTROLLED: u16 = 0x8029;
 
@@ -101,6 +104,8 @@ pub struct Check<'a> {
     integrity_at: usize,
     nominates: bool,
     controlled: bool,
+    sped_data: Option<&'a [u8]>,
+    sped_acks: Option<&'a [u8]>,
     unknown: [u16; UNKNOWN_MAX],
     unknown_count: usize,
 }
@@ -132,6 +137,8 @@ impl<'a> Check<'a> {
             integrity_at: 0,
             nominates: false,
             controlled: false,
+            sped_data: None,
+            sped_acks: None,
             unknown: [0; UNKNOWN_MAX],
             unknown_count: 0,
         };
@@ -157,6 +164,8 @@ impl<'a> Check<'a> {
                     }
                     attribute::USE_CANDIDATE => check.nominates = true,
                     attribute::ICE_CONTROLLED => check.controlled = true,
+                    attribute::SPED_DATA => _ = check.sped_data.get_or_insert(value),
+                    attribute::SPED_ACK => _ = check.sped_acks.get_or_insert(value),
                     attribute::MAPPED_ADDRESS
                     | attribute::ERROR_CODE
                     | attribute::UNKNOWN_ATTRIBUTES
@@ -200,6 +209,19 @@ impl<'a> Check<'a> {
     #[must_use]
     pub fn nominates(&self) -> bool {
         self.nominates
+    }
+
+    /// The DTLS datagram that the check carries, if it has the attribute. As little to be trusted as the rest before
+    /// [`Check::verify`].
+    #[must_use]
+    pub fn sped_data(&self) -> Option<&'a [u8]> {
+        self.sped_data
+    }
+
+    /// The hashes of DTLS datagrams that the client says it received, if it has the attribute: 4 bytes each.
+    #[must_use]
+    pub fn sped_acks(&self) -> Option<&'a [u8]> {
+        self.sped_acks
     }
 
     /// Whether MESSAGE-INTEGRITY matches.
@@ -251,7 +273,7 @@ fn attribute_at(datagram: &[u8], at: usize) -> Option<(u16, &[u8], usize)> {
     Some((kind, &datagram[value_at..end], next))
 }
 
-/// A length field. No message here comes near 64 KiB: requests are one UDP datagram, responses under 200 bytes.
+/// A length field. No message here comes near 64 KiB: requests are one UDP datagram, responses under 1300 bytes.
 #[expect(clippy::cast_possible_truncation, reason = "a UDP datagram is shorter than 65536 bytes")]
 fn length(bytes: usize) -> [u8; 2] {
     (bytes as u16).to_be_bytes()

@@ -103,6 +103,8 @@ impl Board {
         }
         let stats = &sums.stats;
         counter!("fronthaul_edge_sessions_claimed_total").absolute(stats.claimed);
+        counter!("fronthaul_edge_handshakes_total", "kind" => "sped").absolute(stats.handshakes_sped);
+        counter!("fronthaul_edge_handshakes_total", "kind" => "plain").absolute(stats.handshakes_plain);
         counter!("fronthaul_edge_handovers_total").absolute(stats.handed_over);
         counter!("fronthaul_edge_handovers_dropped_total").absolute(shared.directory.overflowed());
         counter!("fronthaul_edge_media_received_total").absolute(stats.media_received);

@@ -108,8 +108,9 @@ impl Client {
     /// Events other than those about paths and the end.
     pub(crate) fn handle_event(&mut self, now: Instant, event: Event, io: &mut Io) {
         match event {
-            Event::Connected { .. } => {
+            Event::Connected { sped, .. } => {
                 self.connected = true;
+                *if sped { &mut io.stats.handshakes_sped } else { &mut io.stats.handshakes_plain } += 1;
                 if let Side::Remote(remote) = &mut self.side {
                     remote.playout.open(now);
                 }

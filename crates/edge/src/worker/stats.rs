@@ -126,6 +126,10 @@ pub struct Stats {
     pub closed: [u64; CAUSES.len()],
     /// Sessions claimed.
     pub claimed: u64,
+    /// Handshakes done whose client's part came in its checks.
+    pub handshakes_sped: u64,
+    /// Handshakes done by DTLS alone.
+    pub handshakes_plain: u64,
     /// Datagrams given to other workers.
     pub handed_over: u64,
     /// Opus frames from clients.
@@ -185,6 +189,8 @@ impl Stats {
         sum(&mut self.discards, &other.discards);
         sum(&mut self.closed, &other.closed);
         self.claimed += other.claimed;
+        self.handshakes_sped += other.handshakes_sped;
+        self.handshakes_plain += other.handshakes_plain;
         self.handed_over += other.handed_over;
         self.media_received += other.media_received;
         self.media_sent += other.media_sent;

@@ -12,12 +12,25 @@ use dimpl::{Config, DtlsCertificate};
 /// a STUN attribute.
 const MTU: usize = 960;
 
-/// Time to the first resend of a flight, doubled for each further one. Twice the round trip where it is up to 75 ms; a
-/// longer path gets one flight (700 bytes) twice, which costs less than the whole second of RFC 6347 §4.2.4.1 on a lossy one.
-const FLIGHT_START_RTO: Duration = Duration::from_millis(150);
+/// Times to the first resend of a flight, doubled for each further one; the engine varies each by a quarter. Engines of
+/// one time share a configuration, so a time asked for is rounded up to one of these.
+const FIRST_RESENDS: [Duration; 12] = [
+    Duration::from_millis(50),
+    Duration::from_millis(75),
+    Duration::from_millis(100),
+    Duration::from_millis(125),
+    Duration::from_millis(150),
+    Duration::from_millis(200),
+    Duration::from_millis(250),
+    Duration::from_millis(300),
+    Duration::from_millis(400),
+    Duration::from_millis(500),
+    Duration::from_millis(750),
+    Duration::from_millis(1000),
+];
 
-/// 150 ms doubled nine times lasts 77 s: the session's own setup timeout ends the handshake, not the engine.
-const FLIGHT_RETRIES: usize = 9;
+/// 50 ms doubled eleven times lasts 204 s: the session's own setup timeout ends the handshake, not the engine.
+const FLIGHT_RETRIES: usize = 11;
 
 /// Longer than any sensible setup timeout, for the same reason.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(120);
@@ -35,8 +48,8 @@ pub struct Identity {
 struct Inner {
     certificate: DtlsCertificate,
     fingerprint: String,
-    /// One engine configuration serves all sessions.
-    config: Arc<Config>,
+    /// One for each of [`FIRST_RESENDS`].
+    configs: [Arc<Config>; FIRST_RESENDS.len()],
 }
 
 impl Identity {
@@ -67,17 +80,20 @@ impl Identity {
 
     fn new(certificate: DtlsCertificate) -> Self {
         // Reachability was proven by the check's integrity, so no cookie round trip.
-        let config = Config::builder()
-            .mtu(MTU)
-            .use_server_cookie(false)
-            .flight_start_rto(FLIGHT_START_RTO)
-            .flight_retries(FLIGHT_RETRIES)
-            .handshake_timeout(HANDSHAKE_TIMEOUT)
-            .max_queue_tx(MAX_QUEUE_TX)
-            .build()
-            .expect("constants are in range");
+        let configs = FIRST_RESENDS.map(|first_resend| {
+            let config = Config::builder()
+                .mtu(MTU)
+                .use_server_cookie(false)
+                .flight_start_rto(first_resend)
+                .flight_retries(FLIGHT_RETRIES)
+                .handshake_timeout(HANDSHAKE_TIMEOUT)
+                .max_queue_tx(MAX_QUEUE_TX)
+                .build()
+                .expect("constants are in range");
+            Arc::new(config)
+        });
         let fingerprint = certificate.fingerprint_str();
-        Self { inner: Arc::new(Inner { certificate, fingerprint, config: Arc::new(config) }) }
+        Self { inner: Arc::new(Inner { certificate, fingerprint, configs }) }
     }
 
     /// `AA:BB:...` SHA-256 of the certificate, for `a=fingerprint:sha-256`.
@@ -86,8 +102,12 @@ impl Identity {
         &self.inner.fingerprint
     }
 
-    pub(super) fn engine_parts(&self) -> (Arc<Config>, DtlsCertificate) {
-        (self.inner.config.clone(), self.inner.certificate.clone())
+    /// What an engine is made of that waits so long before it sends a flight again.
+    pub(super) fn engine_parts(&self, first_resend: Duration) -> (Arc<Config>, DtlsCertificate) {
+        let [.., longest] = &self.inner.configs;
+        let fits = |at: &usize| first_resend <= FIRST_RESENDS[*at];
+        let config = (0..FIRST_RESENDS.len()).find(fits).map_or(longest, |at| &self.inner.configs[at]);
+        (config.clone(), self.inner.certificate.clone())
     }
 }
 

@@ -273,7 +273,7 @@ fn a_server_of_dtls_12_only_is_used() {
     let (ours, theirs) = (Identity::generate(), Identity::generate());
     let now = Instant::now();
     let mut client = End::new(now, true, &ours, vec![fingerprint(&theirs)]);
-    let (config, certificate) = theirs.engine_parts();
+    let (config, certificate) = theirs.engine_parts(FIRST_RESEND);
     let mut server = dimpl::Dtls::new_12(config, certificate, now);
     server.handle_timeout(now).unwrap();
     client.dtls.start(now);
@@ -373,7 +373,7 @@ fn no_datagram_of_the_handshake_exceeds_1000_bytes() {
 
 /// A bare engine as the client, speaking one version.
 fn engine(identity: &Identity, version: u16, now: Instant) -> dimpl::Dtls {
-    let (_, certificate) = identity.engine_parts();
+    let (_, certificate) = identity.engine_parts(FIRST_RESEND);
     let config = Arc::new(dimpl::Config::builder().build().unwrap());
     let mut engine = match version {
         DTLS12 => dimpl::Dtls::new_12(config, certificate, now),

@@ -1,12 +1,9 @@
 //! One agent, virtual time, checks from the other end of a wire.
 
-#[path = "../../tests/stun/request.rs"]
-mod request;
-
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use request::{ICE_CONTROLLED, LOCAL_UFRAG, PASSWORD, Request, USE_CANDIDATE, USERNAME};
+use crate::request::{ICE_CONTROLLED, LOCAL_UFRAG, PASSWORD, Request, USE_CANDIDATE, USERNAME};
 
 use super::{Agent, CheckOutcome, Expired, PATH_LIFETIME, PATHS_MAX, Timings};
 use crate::stun::{IntegrityKey, Refusal};
@@ -37,7 +34,7 @@ impl Fixture {
     }
 
     fn send(&mut self, path: Path, datagram: &[u8]) -> Result<CheckOutcome, Discard> {
-        self.agent.handle_check(self.now, path, datagram, &mut self.out)
+        self.agent.handle_check(self.now, path, datagram, &mut self.out, |_, _| {})
     }
 
     fn check(&mut self, path: Path) -> CheckOutcome {

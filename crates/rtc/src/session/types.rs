@@ -95,6 +95,8 @@ pub enum Event {
         version: u16,
         /// Agreed protection.
         profile: SrtpProfile,
+        /// The client's part of the handshake came in its checks.
+        sped: bool,
     },
     /// The client opened a data channel (RFC 8832).
     ChannelOpened {

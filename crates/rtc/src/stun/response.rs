@@ -9,9 +9,28 @@ const BINDING_ERROR: [u8; 2] = [0x01, 0x11];
 
 /// Writes the success response to an authenticated check into `out` (cleared first).
 pub fn write_success(check: &Check<'_>, key: &IntegrityKey, mapped: SocketAddr, out: &mut Vec<u8>) {
+    write_success_with(check, key, mapped, out, |_| {});
+}
+
+/// As [`write_success`], with what `more` appends ahead of MESSAGE-INTEGRITY: whole attributes, padded.
+pub fn write_success_with(
+    check: &Check<'_>,
+    key: &IntegrityKey,
+    mapped: SocketAddr,
+    out: &mut Vec<u8>,
+    more: impl FnOnce(&mut Vec<u8>),
+) {
     begin(out, BINDING_SUCCESS, check);
     xor_mapped_address(out, mapped, check);
+    more(out);
     finish(out, key);
+}
+
+/// Appends one attribute, padded.
+pub(crate) fn append(out: &mut Vec<u8>, kind: u16, parts: &[&[u8]]) {
+    attribute_header(out, kind, parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    pad(out);
 }
 
 /// Writes the error response to an authenticated check into `out` (cleared first). It is authenticated as well

@@ -10,4 +10,9 @@ mod discards;
 mod pair;
 mod paths;
 mod refuses;
+#[path = "../stun/request.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod request;
 mod snap;
+mod sped;
+mod sped_client;
