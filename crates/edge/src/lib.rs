@@ -18,6 +18,7 @@
 pub mod config;
 pub mod directory;
 pub mod keys;
+pub mod renew;
 pub mod seats;
 mod shell;
 pub mod signaling;

@@ -35,7 +35,10 @@ mod srtp;
 
 pub use discard::{Class, Discard, classify};
 pub use dtls::{Identity, IdentityMismatch};
-pub use sdp::{Accepted, Candidate, LocalDescription, Negotiated, Offer, OfferError, SctpInit, Setup, Snap};
+pub use sdp::{
+    Accepted, Candidate, Credentials, Fragment, LocalDescription, Negotiated, Offer, OfferError, Renewal, Renewed,
+    SctpInit, Setup, Snap,
+};
 pub use session::{
     ChannelId, CloseReason, Config, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,
     SendMessageError, Session, Stats, Transmit, Transport,

@@ -27,6 +27,7 @@
 //! we may speak first.
 
 mod channels;
+mod heartbeat;
 pub(crate) mod snap;
 #[cfg(test)]
 mod tests;
@@ -115,6 +116,8 @@ pub(crate) struct Association {
     /// Streams reset because nobody opened a channel on them.
     unopened: u64,
     outputs: VecDeque<Output>,
+    /// Ports and verification tag of our packets, once the client has said which tag it wants.
+    header: Option<[u8; 8]>,
 }
 
 struct Early {
@@ -161,6 +164,7 @@ impl Association {
             early: Vec::new(),
             unopened: 0,
             outputs: VecDeque::new(),
+            header: None,
         }
     }
 
@@ -173,6 +177,16 @@ impl Association {
             self.call(now, |socket| socket.connect());
         }
         let _ = self.drain(now);
+    }
+
+    /// A later offer said how large messages may be.
+    pub(crate) fn set_send_limit(&mut self, limit: u64) {
+        self.send_limit = limit;
+    }
+
+    /// A HEARTBEAT (RFC 9260 §3.3.5), which the client answers at once. `None` before there is an association.
+    pub(crate) fn heartbeat(&self) -> Option<Vec<u8>> {
+        self.header.map(heartbeat::packet)
     }
 
     /// Takes one SCTP packet.
@@ -286,7 +300,12 @@ impl Association {
             }
             let Some(event) = self.call(now, |socket| socket.poll_event()).flatten() else { return result };
             match event {
-                SocketEvent::SendPacket(packet) => self.outputs.push_back(Output::Packet(packet)),
+                SocketEvent::SendPacket(packet) => {
+                    if let Some(header) = packet.first_chunk().filter(|header: &&[u8; 8]| header[4..] != [0; 4]) {
+                        self.header = Some(*header);
+                    }
+                    self.outputs.push_back(Output::Packet(packet));
+                }
                 SocketEvent::OnConnected() => self.open_negotiated(),
                 SocketEvent::OnIncomingStreamReset(streams) => self.reset_by_client(now, &streams),
                 SocketEvent::OnStreamsResetPerformed(streams) | SocketEvent::OnStreamsResetFailed(streams) => {

@@ -1,7 +1,8 @@
 //! Reads an offer and writes its answer (RFC 8829, 8839, 8841, 8842, 9143).
 //!
 //! [`Offer::parse`] decides everything: which m-lines are taken, which refused and why, or that no call can come of the
-//! offer. [`Offer::accept`] only writes down what was decided, so it cannot fail.
+//! offer. [`Offer::accept`] only writes down what was decided, so it cannot fail. Later offers of the same call are answered
+//! by [`Setup::renew`], ICE restarts without an offer by [`Setup::restart`].
 //!
 //! # What is taken
 //!
@@ -24,12 +25,14 @@
 //!
 //! # Not implemented
 //!
-//! Offers after the first (RFC 8829 §5.2.2), trickled candidates (RFC 8840), RED, NACK and transport-wide feedback
+//! RED, NACK and transport-wide feedback
 //! (not answered, so never used), `ice2` (RFC 8445 §10), SDES keys, the SCTP lines of old drafts (`DTLS/SCTP 5000`).
 
 mod answer;
+mod fragment;
 mod media;
 mod offer;
+mod renew;
 mod text;
 mod transport;
 
@@ -37,7 +40,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use crate::sctp::snap::SnapState;
+pub use fragment::Fragment;
 pub use offer::Offer;
+pub use renew::{Credentials, Renewal, Renewed};
 
 /// Longest offer read, in bytes. Chromium's offer of audio, video and data with all codecs has 7 KB; 20 candidates add
 /// 3 KB.
@@ -223,6 +228,10 @@ pub struct Setup {
     pub local_password: String,
     /// The client's ufrag.
     pub remote_ufrag: String,
+    /// The client's password, where its offer was seen: another one restarts ICE.
+    pub remote_password: Option<String>,
+    /// [`LocalDescription::session`].
+    pub session: u64,
     /// Fingerprints of the client's certificate: all listed ones of a known hash must match (RFC 8122 §5.1).
     pub fingerprints: Vec<Fingerprint>,
     /// We are the DTLS client (`a=setup:active` in the answer).

@@ -10,9 +10,13 @@
 //! With SPED ([`crate::sped`]) DTLS comes in checks and leaves in their responses as well. What does not fit in leaves by
 //! itself.
 //!
-//! # Departures
+//! While a new path is challenged ([`crate::ice`]), what goes to the selected one goes there as well, as far as a replayed
+//! check may make us send: media by [`Session::duplicate`], reports and DTLS data by themselves.
 //!
-//! The downlink is never sent to two paths at once.
+//! # Later offers
+//!
+//! [`Session::handle_offer`] and [`Session::handle_fragment`] change what was agreed and restart ICE. DTLS, the keys, the
+//! rollover counters and the SCTP association go on.
 
 mod handshake;
 mod media;
@@ -29,9 +33,10 @@ pub use types::{
 use crate::dtls::{self, Dtls};
 use crate::ice::{self, Agent, CheckOutcome, Expired};
 use crate::sctp::{self, Association};
+use crate::sdp::{Credentials, Fragment, OfferError, Renewal, Renewed};
 use crate::sped::Sped;
 use crate::stun::IntegrityKey;
-use crate::{Class, Discard, Identity, Setup, classify, srtp};
+use crate::{Candidate, Class, Discard, Identity, Offer, Setup, classify, srtp};
 use handshake::{HOLD, Held, SPED_ROUND_TRIP};
 use media::{Kind, Media};
 
@@ -70,6 +75,9 @@ impl Default for Config {
 /// input poll transmits and events until both are empty; the deadline holds from then on.
 pub struct Session {
     config: Config,
+    /// What offer and answer agreed on, for later offers.
+    agreed: Box<Setup>,
+    identity: Identity,
     agent: Agent,
     dtls: Dtls,
     dtls_active: bool,
@@ -105,7 +113,7 @@ impl Session {
         let key = IntegrityKey::new(&setup.local_password);
         let sctp =
             setup.sctp.as_ref().map(|sctp| Association::new(now, sctp, config.max_message_bytes, setup.dtls_active));
-        let mut dtls = Dtls::new(now, setup.dtls_active, identity, setup.fingerprints);
+        let mut dtls = Dtls::new(now, setup.dtls_active, identity, setup.fingerprints.clone());
         if setup.sped {
             dtls.expect_round_trip(SPED_ROUND_TRIP);
         }
@@ -115,7 +123,7 @@ impl Session {
             dtls_active: setup.dtls_active,
             sped: Sped::new(setup.sped),
             sctp,
-            media: Media::new(now, setup.audio, &seed),
+            media: Media::new(now, setup.audio.clone(), &seed),
             handshake_path: None,
             answered: None,
             downlink_from: None,
@@ -127,6 +135,8 @@ impl Session {
             transmits: VecDeque::new(),
             events: VecDeque::new(),
             stats: Stats::default(),
+            agreed: Box::new(setup),
+            identity: identity.clone(),
             config,
         }
     }
@@ -210,7 +220,7 @@ impl Session {
         if self.report_deadline.is_some_and(|deadline| deadline <= now) {
             self.report_deadline = Some(now + self.config.report_interval);
             if let Some(report) = self.media.write_report(now) {
-                self.transmit(self.agent.selected(), report);
+                self.transmit_both(now, report);
             }
         }
     }
@@ -271,6 +281,71 @@ impl Session {
         Ok(path)
     }
 
+    /// The second path that a datagram of [`Session::send_media`] goes to, while the client may be moving there.
+    pub fn duplicate(&mut self, now: Instant, bytes: usize) -> Option<Path> {
+        self.agent.duplicate(now, bytes)
+    }
+
+    /// Takes a later offer of the client's and answers it; `version` counts the answers. `fresh` are our credentials,
+    /// should it restart ICE.
+    ///
+    /// # Errors
+    /// What in it cannot be: the call goes on as it was.
+    pub fn handle_offer(
+        &mut self,
+        now: Instant,
+        offer: &Offer,
+        candidates: &[Candidate],
+        version: u64,
+        fresh: &Credentials,
+    ) -> Result<Renewed, OfferError> {
+        let fingerprint = self.identity.fingerprint();
+        let renewed = self.agreed.renew(offer, &Renewal { fingerprint, candidates, version, fresh })?;
+        self.take_renewed(now, &renewed, fresh);
+        Ok(renewed)
+    }
+
+    /// Takes an SDP fragment of the client's. `None`: it does not restart ICE, and there is nothing to answer.
+    pub fn handle_fragment(
+        &mut self,
+        now: Instant,
+        fragment: &Fragment,
+        candidates: &[Candidate],
+        fresh: &Credentials,
+    ) -> Option<Renewed> {
+        let renewed = self.agreed.restart(fragment, candidates, fresh)?;
+        self.take_renewed(now, &renewed, fresh);
+        Some(renewed)
+    }
+
+    /// What offer and answer agreed on.
+    #[must_use]
+    pub fn agreed(&self) -> &Setup {
+        &self.agreed
+    }
+
+    fn take_renewed(&mut self, now: Instant, renewed: &Renewed, fresh: &Credentials) {
+        if renewed.restarted {
+            self.agent.restart(fresh);
+        }
+        self.media.renew(&renewed.setup.audio);
+        match (&mut self.sctp, &renewed.setup.sctp) {
+            (Some(sctp), Some(setup)) => sctp.set_send_limit(setup.max_message_bytes),
+            (sctp @ None, Some(setup)) => {
+                let mut association =
+                    Association::new(now, setup, self.config.max_message_bytes, self.agreed.dtls_active);
+                if self.media.started() {
+                    association.start(now);
+                }
+                *sctp = Some(association);
+            }
+            (_, None) => {}
+        }
+        *self.agreed = renewed.setup.clone();
+        // Nothing was received, so there is nothing to discard.
+        let _ = self.pump(now, None);
+    }
+
     /// Queues a message.
     ///
     /// # Errors
@@ -313,7 +388,7 @@ impl Session {
             }
         })?;
         self.transmits.push_back((path, response));
-        let CheckOutcome::Answered { displaced } = outcome else { return Ok(()) };
+        let CheckOutcome::Answered { displaced, challenged } = outcome else { return Ok(()) };
         self.stats.checks_answered += 1;
         self.answered.get_or_insert((path, now));
         if flight {
@@ -329,8 +404,19 @@ impl Session {
         self.events.push_back(Event::PathAdded(path));
         // Behind the response, so that the client knows the pair when our ClientHello comes.
         self.dtls.start(now);
+        if challenged {
+            self.challenge(now);
+        }
         let pumped = self.pump(now, from);
         taken.unwrap_or(Ok(())).and(pumped)
+    }
+
+    /// Asks the client for something fresh, on the path that it may have moved to: whatever it would send by itself it
+    /// sends each second at best, and a client that neither speaks nor hears sends nothing.
+    fn challenge(&mut self, now: Instant) {
+        if let Some(heartbeat) = self.connected_sctp().and_then(|sctp| sctp.heartbeat()) {
+            self.dtls.send(now, &heartbeat);
+        }
     }
 
     fn handshake(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
@@ -385,7 +471,7 @@ impl Session {
             }
             self.events.push_back(Event::PathAdded(path));
         }
-        self.agent.select(path);
+        self.agent.select(now, path);
         self.sped.heard();
         self.handshake_path = None;
     }
@@ -432,9 +518,10 @@ impl Session {
 
     fn dtls_output(&mut self, now: Instant, from: Option<Path>, output: dtls::Output) -> Result<(), Discard> {
         match output {
-            dtls::Output::Datagram(datagram) => {
-                self.transmit(self.handshake_path.or_else(|| self.agent.selected()), datagram);
-            }
+            dtls::Output::Datagram(datagram) => match self.handshake_path {
+                Some(path) => self.transmit(Some(path), datagram),
+                None => self.transmit_both(now, datagram),
+            },
             dtls::Output::Connected { version, profile, keys } => {
                 let held = Held { version, profile, keys, from, data: Vec::new() };
                 if self.downlink_from.is_some_and(|from| now < from) {
@@ -505,6 +592,14 @@ impl Session {
         if let Some(path) = path {
             self.transmits.push_back((path, datagram));
         }
+    }
+
+    /// To the selected path, and to the one that is challenged.
+    fn transmit_both(&mut self, now: Instant, datagram: Vec<u8>) {
+        if let Some(path) = self.agent.duplicate(now, datagram.len()) {
+            self.transmit(Some(path), datagram.clone());
+        }
+        self.transmit(self.agent.selected(), datagram);
     }
 
     /// The end, once.

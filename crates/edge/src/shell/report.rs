@@ -95,6 +95,13 @@ impl Board {
         ] {
             counter!("fronthaul_edge_calls_total", "result" => result).absolute(count.load(Ordering::Relaxed));
         }
+        for (result, count) in [
+            ("renegotiated", &counts.renegotiated),
+            ("restarted", &counts.restarted),
+            ("refused", &counts.change_refused),
+        ] {
+            counter!("fronthaul_edge_changes_total", "result" => result).absolute(count.load(Ordering::Relaxed));
+        }
         for (cause, count) in [("absent", &counts.model_absent), ("unmapped", &counts.model_unmapped)] {
             counter!("fronthaul_edge_default_model_total", "cause" => cause).absolute(count.load(Ordering::Relaxed));
         }
@@ -109,6 +116,7 @@ impl Board {
         counter!("fronthaul_edge_handovers_dropped_total").absolute(shared.directory.overflowed());
         counter!("fronthaul_edge_media_received_total").absolute(stats.media_received);
         counter!("fronthaul_edge_media_sent_total").absolute(stats.media_sent);
+        counter!("fronthaul_edge_media_duplicated_total").absolute(stats.media_duplicated);
         counter!("fronthaul_edge_underruns_total").absolute(stats.underruns);
         counter!("fronthaul_edge_stale_frames_total").absolute(stats.stale_frames);
         counter!("fronthaul_edge_refused_frames_total").absolute(stats.refused_frames);

@@ -26,10 +26,14 @@ use super::report::{Board, Snapshot};
 use crate::config::{Downlink, TransceiverConfig};
 use crate::directory::{Directory, HandOver, Letter};
 use crate::keys::PopKeys;
+use crate::renew::Ask;
 use crate::worker::{Output, Worker, WorkerConfig};
 
 /// Hand-overs taken in one turn, as many as datagrams.
 const HAND_OVERS_PER_TURN: usize = 64;
+
+/// Questions of signaling's answered in one turn: ~50 us each.
+const ASKS_PER_TURN: usize = 4;
 
 /// Time between two snapshots of the counters.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(250);
@@ -333,6 +337,14 @@ async fn serve_mailbox(shell: Rc<Shell>) -> std::io::Result<()> {
                 while let Some(command) = mailbox.take_command() {
                     core.handle_command(now, command);
                 }
+                let mut asked = 0;
+                while asked < ASKS_PER_TURN
+                    && let Some(Ask { session, change, candidates, reply }) = mailbox.take_ask()
+                {
+                    // Who asked may have given up.
+                    let _ = reply.send(core.handle_change(now, unix_seconds, session, &change, &candidates));
+                    asked += 1;
+                }
                 let mut taken = 0;
                 while taken < HAND_OVERS_PER_TURN
                     && let Some(letter) = mailbox.take_datagram(taken)
@@ -345,7 +357,7 @@ async fn serve_mailbox(shell: Rc<Shell>) -> std::io::Result<()> {
                     }
                     taken += 1;
                 }
-                full = taken == HAND_OVERS_PER_TURN;
+                full = taken == HAND_OVERS_PER_TURN || asked == ASKS_PER_TURN;
             });
             yield_now().await;
         }

@@ -35,10 +35,32 @@ pub(super) struct Parts {
 /// # Errors
 /// 408 when that is over, else those of [`read`].
 pub(super) async fn read_within(patience: Duration, request: Request) -> Result<Parts, ApiError> {
-    tokio::time::timeout(patience, read(request)).await.unwrap_or_else(|_| {
-        let message = format!("The body did not come within {} s; send it at once.", patience.as_secs());
-        Err(ApiError::status(StatusCode::REQUEST_TIMEOUT, "request_timeout", message))
-    })
+    tokio::time::timeout(patience, read(request)).await.unwrap_or_else(|_| Err(late(patience)))
+}
+
+/// Reads a body of this media type alone, for so long.
+///
+/// # Errors
+/// 408, 415, 413, and 400 for a body that is not text.
+pub(super) async fn read_text_within(
+    patience: Duration,
+    request: Request,
+    media_type: &'static str,
+) -> Result<String, ApiError> {
+    let kind = essence(request.headers());
+    if kind.as_deref() != Some(media_type) {
+        let named = kind.map_or_else(|| "(none)".to_owned(), |kind| format!("{kind:?}"));
+        let message = format!("Content-Type {named} is not accepted here: send {media_type}.");
+        return Err(ApiError::status(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
+    }
+    let body =
+        tokio::time::timeout(patience, collect(request.into_body())).await.unwrap_or_else(|_| Err(late(patience)))?;
+    text(&body, "body", MAX_OFFER_BYTES)
+}
+
+fn late(patience: Duration) -> ApiError {
+    let message = format!("The body did not come within {} s; send it at once.", patience.as_secs());
+    ApiError::status(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)
 }
 
 /// Reads a request's parts.

@@ -59,6 +59,12 @@ pub struct Counts {
     pub limited: AtomicU64,
     /// Refused because the edge stops.
     pub draining: AtomicU64,
+    /// Later offers answered, and fragments taken, that went on with the same ICE session.
+    pub renegotiated: AtomicU64,
+    /// ICE restarts.
+    pub restarted: AtomicU64,
+    /// Later offers and fragments refused.
+    pub change_refused: AtomicU64,
     /// Took the default model because none was named.
     pub model_absent: AtomicU64,
     /// Took the default model because the named one is not known.

@@ -3,6 +3,8 @@
 //! | request | answer |
 //! |---|---|
 //! | `POST /v1/realtime/calls[?model=][&dcid=]` | 201, the answer, `Location: /v1/realtime/calls/rtc_...`; 429 when one source asks too often |
+//! | `POST`, `PATCH /v1/realtime/calls/{id}` | later offers and ICE restarts: [`change`] |
+//! | `GET /v1/realtime/calls`, `GET /v1/realtime/calls/{id}` | 204: there is nothing to read (RFC 9725 §4) |
 //! | `DELETE /v1/realtime/calls/{id}` | 200, or 404 once the call is over |
 //! | `POST /v1/realtime/calls/{id}/hangup` | 200, also when repeated |
 //! | `GET /`, `GET /assets/...` | the page |
@@ -12,6 +14,7 @@
 
 mod body;
 mod callers;
+mod change;
 mod create;
 mod error;
 mod page;
@@ -24,7 +27,8 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderName, Method, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, post};
 use link::ids::SessionId;
@@ -38,6 +42,12 @@ pub use error::ApiError;
 
 use crate::worker::CloseCause;
 
+/// Where calls are made, and under which they are.
+const CALLS: &str = "/v1/realtime/calls";
+
+const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
+const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
+
 /// How long a browser may remember a preflight's answer.
 const PREFLIGHT_MAX_AGE: Duration = Duration::from_secs(7200);
 
@@ -47,14 +57,31 @@ const BODY_PATIENCE: Duration = Duration::from_secs(10);
 /// Everything that signaling serves.
 pub fn router(shared: Arc<Shared>) -> Router {
     Router::new()
-        .route("/v1/realtime/calls", post(create))
-        .route("/v1/realtime/calls/{id}", delete(end))
+        .route(CALLS, post(create).get(async || StatusCode::NO_CONTENT))
+        .route("/v1/realtime/calls/{id}", delete(end).post(change::offer).patch(change::patch).get(change::get))
         .route("/v1/realtime/calls/{id}/hangup", post(hang_up))
         .merge(page::router())
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(cors())
+        .layer(from_fn(say_what_is_taken))
         .with_state(shared)
+}
+
+/// OPTIONS say what POST and PATCH take (RFC 9725 §4.2, RFC 5789 §3.1).
+async fn say_what_is_taken(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_call = path.strip_prefix(CALLS).is_some_and(|rest| rest.starts_with('/'));
+    let asks = request.method() == Method::OPTIONS && (path == CALLS || is_call);
+    let mut response = next.run(request).await;
+    if asks {
+        let headers = response.headers_mut();
+        headers.insert(ACCEPT_POST, HeaderValue::from_static(change::SDP));
+        if is_call {
+            headers.insert(ACCEPT_PATCH, HeaderValue::from_static(change::FRAGMENT));
+        }
+    }
+    response
 }
 
 /// The id in a path, which need not be text.
@@ -99,7 +126,12 @@ async fn create(
     let created = create_call(&shared, Instant::now(), net::clock::unix_seconds(), &mut rand::rng(), call)?;
     tracing::info!(call = %created.id, "call answered");
     let location = format!("/v1/realtime/calls/{}", created.id);
-    let headers = [(header::CONTENT_TYPE, "application/sdp".to_owned()), (header::LOCATION, location)];
+    let headers = [
+        (header::CONTENT_TYPE, change::SDP.to_owned()),
+        (header::LOCATION, location),
+        (header::ETAG, change::entity_tag(1)),
+        (ACCEPT_PATCH, change::FRAGMENT.to_owned()),
+    ];
     Ok((StatusCode::CREATED, headers, created.answer).into_response())
 }
 
@@ -141,12 +173,6 @@ fn cors() -> CorsLayer {
         .allow_origin(Any)
         .allow_methods([Method::GET, Method::POST, Method::PATCH, Method::DELETE, Method::OPTIONS])
         .allow_headers(AllowHeaders::mirror_request())
-        .expose_headers([
-            header::LOCATION,
-            header::ETAG,
-            header::LINK,
-            HeaderName::from_static("accept-patch"),
-            header::RETRY_AFTER,
-        ])
+        .expose_headers([header::LOCATION, header::ETAG, header::LINK, ACCEPT_PATCH, header::RETRY_AFTER])
         .max_age(PREFLIGHT_MAX_AGE)
 }

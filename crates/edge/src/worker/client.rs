@@ -263,6 +263,13 @@ impl Client {
         match self.rtc.send_media(now, frame, &mut datagram) {
             Ok(path) => {
                 io.stats.media_sent += 1;
+                if let Some(second) = self.rtc.duplicate(now, datagram.len()) {
+                    let mut copy = io.buffer();
+                    copy.clear();
+                    copy.extend_from_slice(&datagram);
+                    io.stats.media_duplicated += 1;
+                    io.transmit(second, copy);
+                }
                 io.transmit(path, datagram);
             }
             // A client that only speaks, or left a moment ago.

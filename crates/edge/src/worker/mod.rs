@@ -27,6 +27,7 @@ mod io;
 pub mod peers;
 pub mod playout;
 mod remote;
+mod renew;
 mod routing;
 mod setup;
 mod stats;

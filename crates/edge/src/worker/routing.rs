@@ -188,7 +188,7 @@ impl Worker {
             if age > self.config.session.setup_timeout.as_secs() {
                 return Err(Discard::LateClaim);
             }
-            if !check.verify(&entry.key) {
+            if !self.is_authentic(&check, &entry) {
                 return Err(Discard::Rtc(rtc::Discard::StunIntegrity));
             }
             if !self.setup.step() {
@@ -200,7 +200,7 @@ impl Worker {
         }
         match entry.owner() {
             // A token alone, which anybody on the way can read, makes no work for another thread.
-            Owner::Worker(_) if hop != Hop::Worker && !check.verify(&entry.key) => {
+            Owner::Worker(_) if hop != Hop::Worker && !self.is_authentic(&check, &entry) => {
                 Err(Discard::Rtc(rtc::Discard::StunIntegrity))
             }
             Owner::Worker(worker) => Ok(Destination::Worker(worker)),
@@ -213,13 +213,24 @@ impl Worker {
         if hop != Hop::Network || !self.directory.pop.peers.contains(&edge) {
             return Err(Discard::OtherEdge);
         }
-        let password = self.keys.route().password_bytes(check.local_ufrag());
-        let password = password.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
-        if password.is_some_and(|password| check.verify(&IntegrityKey::new(password))) {
+        if self.is_of_its_token(check) {
             Ok(Destination::Peer(edge))
         } else {
             Err(Discard::Rtc(rtc::Discard::StunIntegrity))
         }
+    }
+
+    /// Whether a check knows a password of its session's. After an ICE restart there is more than one, and the entry has
+    /// the first alone; which of them is still valid is for the session to say.
+    fn is_authentic(&self, check: &Check<'_>, entry: &Entry) -> bool {
+        check.verify(&entry.key) || (entry.versions.ice_session() > 1 && self.is_of_its_token(check))
+    }
+
+    /// Whether a check knows the password that follows from its token.
+    fn is_of_its_token(&self, check: &Check<'_>) -> bool {
+        let password = self.keys.route().password_bytes(check.local_ufrag());
+        let password = password.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+        password.is_some_and(|password| check.verify(&IntegrityKey::new(password)))
     }
 
     /// Becomes the owner of an answered call, unless another worker was faster.

@@ -136,6 +136,8 @@ pub struct Stats {
     pub media_received: u64,
     /// Opus frames to clients.
     pub media_sent: u64,
+    /// Frames of these that went to a second path as well, where the client may have moved.
+    pub media_duplicated: u64,
     /// Times a playout queue ran empty in the middle of an utterance.
     pub underruns: u64,
     /// Downlink frames of another epoch, of flushed or unknown utterances.
@@ -194,6 +196,7 @@ impl Stats {
         self.handed_over += other.handed_over;
         self.media_received += other.media_received;
         self.media_sent += other.media_sent;
+        self.media_duplicated += other.media_duplicated;
         self.underruns += other.underruns;
         self.stale_frames += other.stale_frames;
         self.refused_frames += other.refused_frames;

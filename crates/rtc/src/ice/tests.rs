@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::request::{ICE_CONTROLLED, LOCAL_UFRAG, PASSWORD, Request, USE_CANDIDATE, USERNAME};
 
-use super::{Agent, CheckOutcome, Expired, PATH_LIFETIME, PATHS_MAX, Timings};
+use super::credentials::GRACE;
+use super::paths::{AMPLIFICATION, CHALLENGE_FOR, MOVE_INTERVAL, PATH_LIFETIME, PATHS_MAX};
+use super::{Agent, CheckOutcome, Expired, Timings};
+use crate::sdp::Credentials;
 use crate::stun::{IntegrityKey, Refusal};
 use crate::{Discard, Path};
 
@@ -54,7 +57,8 @@ fn path(port: u16) -> Path {
     Path::udp(SocketAddr::from(([192, 0, 2, 1], 3478)), SocketAddr::from(([198, 51, 100, 1], port)))
 }
 
-const ANSWERED: CheckOutcome = CheckOutcome::Answered { displaced: None };
+const ANSWERED: CheckOutcome = CheckOutcome::Answered { displaced: None, challenged: false };
+const CHALLENGED: CheckOutcome = CheckOutcome::Answered { displaced: None, challenged: true };
 
 #[test]
 fn the_first_check_selects_its_path_without_nomination() {
@@ -85,8 +89,8 @@ fn nomination_moves_to_its_path_and_back_until_one_is_proven() {
     assert_eq!(f.nominate(path(2)), ANSWERED);
     assert_eq!(f.nominate(path(1)), ANSWERED);
     assert_eq!(f.agent.selected(), Some(path(1)));
-    f.agent.select(path(1));
-    assert_eq!(f.nominate(path(2)), ANSWERED);
+    f.agent.select(f.now, path(1));
+    assert_eq!(f.nominate(path(2)), CHALLENGED);
     assert_eq!(f.agent.selected(), Some(path(1)));
 }
 
@@ -95,12 +99,12 @@ fn nomination_moves_to_its_path_and_back_until_one_is_proven() {
 fn a_proven_path_is_left_for_another_proven_one_alone() {
     let mut f = Fixture::new();
     let _ = f.check(path(1));
-    f.agent.select(path(1));
+    f.agent.select(f.now, path(1));
     let _ = f.nominate(path(2));
     assert_eq!(f.agent.selected(), Some(path(1)));
-    f.agent.select(path(3));
+    f.agent.select(f.now, path(3));
     assert_eq!(f.agent.selected(), Some(path(1)), "no check came from there");
-    f.agent.select(path(2));
+    f.agent.select(f.now, path(2));
     assert_eq!(f.agent.selected(), Some(path(2)));
 }
 
@@ -108,7 +112,7 @@ fn a_proven_path_is_left_for_another_proven_one_alone() {
 fn what_follows_an_expired_path_is_not_proven() {
     let mut f = Fixture::new();
     let _ = f.check(path(1));
-    f.agent.select(path(1));
+    f.agent.select(f.now, path(1));
     f.at(SECOND * 20);
     let _ = f.check(path(2));
     f.at(PATH_LIFETIME);
@@ -205,7 +209,7 @@ fn a_ninth_path_displaces_the_one_checked_longest_ago_but_the_selected() {
     }
     let _ = f.check(path(2)); // renewed
     let outcome = f.check(path(9));
-    assert_eq!(outcome, CheckOutcome::Answered { displaced: Some(path(3)) });
+    assert_eq!(outcome, CheckOutcome::Answered { displaced: Some(path(3)), challenged: false });
     assert_eq!(f.agent.paths().count(), PATHS_MAX);
     assert!(!f.agent.is_checked(path(3), f.now));
     assert_eq!(f.agent.selected(), Some(path(1)));

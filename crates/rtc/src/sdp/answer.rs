@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use super::media::{AudioLine, DataLine, Extension};
 use super::offer::{Line, Offer, OfferedFormat, Verdict};
 use super::transport::Role;
-use super::{Accepted, AudioSetup, LocalDescription, SctpInit, SctpSetup, Setup, Snap, SnapState};
+use super::{Accepted, AudioSetup, Candidate, LocalDescription, SctpInit, SctpSetup, Setup, Snap, SnapState};
 use crate::sctp;
 
 /// Ours, said in `a=max-message-size` (RFC 8841 §6).
@@ -13,19 +13,32 @@ const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 /// Ours, said in `a=sctp-port`.
 const SCTP_PORT: u16 = 5000;
 
-pub(super) fn write(offer: &Offer, local: &LocalDescription) -> Accepted {
+/// What an answer says that its offer leaves open.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    /// Of ours.
+    pub(super) role: Role,
+    /// DTLS inside STUN is agreed.
+    pub(super) sped: bool,
+    /// Of the answer, in its `o=` line.
+    pub(super) version: u64,
+}
+
+pub(super) fn write(offer: &Offer, local: &LocalDescription, terms: Terms) -> Accepted {
     let mut setup = Setup {
         local_ufrag: local.ufrag.clone(),
         local_password: local.password.clone(),
         remote_ufrag: offer.transport.ufrag.clone(),
+        remote_password: Some(offer.transport.password.clone()),
+        session: local.session,
         fingerprints: offer.transport.fingerprints.clone(),
-        dtls_active: offer.transport.role == Role::Active,
-        sped: !offer.transport.sped.is_empty(),
+        dtls_active: terms.role == Role::Active,
+        sped: terms.sped,
         audio: None,
         sctp: None,
     };
     let mut snap = Snap::NotOffered;
-    let mut answer = Answer { offer, local, text: String::with_capacity(2048) };
+    let mut answer = Answer { offer, local, terms, text: String::with_capacity(2048) };
     answer.session();
     for (index, line) in offer.lines.iter().enumerate() {
         match &line.verdict {
@@ -89,18 +102,29 @@ fn cname(local: &LocalDescription) -> String {
     format!("{:016x}", local.session)
 }
 
+/// RFC 8839 §5.1. The priority is that of RFC 8445 §5.1.2.1: host, the address's rank, component 1.
+pub(super) fn candidates(candidates: &[Candidate], mut line: impl FnMut(fmt::Arguments<'_>)) {
+    for (rank, candidate) in (0_u32..=65535).zip(candidates) {
+        let priority = (126 << 24) | ((65535 - rank) << 8) | 255;
+        let (ip, port) = (candidate.address.ip(), candidate.address.port());
+        line(format_args!("a=candidate:{} 1 udp {priority} {ip} {port} typ host", rank + 1));
+    }
+    line(format_args!("a=end-of-candidates"));
+}
+
 struct Answer<'a> {
     offer: &'a Offer,
     local: &'a LocalDescription,
+    terms: Terms,
     text: String,
 }
 
 impl Answer<'_> {
     fn session(&mut self) {
-        let offer = self.offer;
+        let Self { offer, local, terms, .. } = *self;
         self.line(format_args!("v=0"));
         // RFC 8829 §5.2.1: a 64-bit number whose highest bit is zero.
-        self.line(format_args!("o=- {} 1 IN IP4 0.0.0.0", self.local.session >> 1));
+        self.line(format_args!("o=- {} {} IN IP4 0.0.0.0", local.session >> 1, terms.version));
         self.line(format_args!("s=-"));
         self.line(format_args!("t=0 0"));
         if offer.bundled {
@@ -205,20 +229,15 @@ impl Answer<'_> {
         self.line(format_args!("a=ice-ufrag:{ufrag}"));
         self.line(format_args!("a=ice-pwd:{password}"));
         self.line(format_args!("a=fingerprint:sha-256 {fingerprint}"));
-        self.line(format_args!("a=setup:{}", self.offer.transport.role.name()));
-        if !self.offer.transport.sped.is_empty() {
+        self.line(format_args!("a=setup:{}", self.terms.role.name()));
+        if self.terms.sped && !self.offer.transport.sped.is_empty() {
             self.line(format_args!("a=ice-options:{}", self.offer.transport.sped.join(" ")));
         }
     }
 
-    /// RFC 8839 §5.1. The priority is that of RFC 8445 §5.1.2.1: host, the address's rank, component 1.
     fn candidates(&mut self) {
-        for (rank, candidate) in (0_u32..=65535).zip(&self.local.candidates) {
-            let priority = (126 << 24) | ((65535 - rank) << 8) | 255;
-            let (ip, port) = (candidate.address.ip(), candidate.address.port());
-            self.line(format_args!("a=candidate:{} 1 udp {priority} {ip} {port} typ host", rank + 1));
-        }
-        self.line(format_args!("a=end-of-candidates"));
+        let local = self.local;
+        candidates(&local.candidates, |line| self.line(line));
     }
 
     fn line(&mut self, line: fmt::Arguments<'_>) {

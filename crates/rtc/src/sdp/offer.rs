@@ -118,7 +118,8 @@ impl Offer {
     /// Answers it.
     #[must_use]
     pub fn accept(&self, local: &LocalDescription) -> Accepted {
-        answer::write(self, local)
+        let sped = !self.transport.sped.is_empty();
+        answer::write(self, local, answer::Terms { role: self.transport.role, sped, version: 1 })
     }
 
     /// Why lines are refused, in the offer's order: for a log, as an answer cannot say it. Lines that were offered dead

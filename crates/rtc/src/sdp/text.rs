@@ -61,18 +61,7 @@ pub(super) struct Description<'a> {
 
 impl<'a> Description<'a> {
     pub(super) fn read(text: &'a str) -> Result<Self, OfferError> {
-        if text.len() > OFFER_BYTES_MAX {
-            return Err(OfferError::whole(
-                "the offer",
-                &format!("has {} bytes", text.len()),
-                &format!("send at most {OFFER_BYTES_MAX}"),
-            ));
-        }
-        let mut lines = text
-            .split('\n')
-            .enumerate()
-            .map(|(index, line)| (index + 1, line.trim_end_matches('\r').trim_end()))
-            .filter(|(_, line)| !line.is_empty());
+        let mut lines = lines("the offer", text)?;
         match lines.next() {
             None => return Err(OfferError::whole("the offer", "is empty", "send the SDP of a WebRTC offer")),
             Some((_, "v=0")) => {}
@@ -81,7 +70,15 @@ impl<'a> Description<'a> {
                 return Err(OfferError::new(line, "v=0", "is not where the offer begins", fix));
             }
         }
+        Self::read_lines(lines)
+    }
 
+    /// Reads a fragment (RFC 8840 §9), which has no head.
+    pub(super) fn read_fragment(text: &'a str) -> Result<Self, OfferError> {
+        Self::read_lines(lines("the fragment", text)?)
+    }
+
+    fn read_lines(lines: impl Iterator<Item = (usize, &'a str)>) -> Result<Self, OfferError> {
         let mut description = Self { session: Vec::new(), media: Vec::new() };
         for (number, line) in lines {
             if line.contains(|c: char| c.is_control() && c != '\t') {
@@ -112,6 +109,21 @@ impl<'a> Description<'a> {
         }
         Ok(description)
     }
+}
+
+/// The lines that are not blank, with their 1-based numbers.
+fn lines<'a>(
+    what: &'static str,
+    text: &'a str,
+) -> Result<impl Iterator<Item = (usize, &'a str)> + use<'a>, OfferError> {
+    if text.len() > OFFER_BYTES_MAX {
+        let problem = format!("has {} bytes", text.len());
+        return Err(OfferError::whole(what, &problem, &format!("send at most {OFFER_BYTES_MAX}")));
+    }
+    let lines = text.split('\n').enumerate();
+    Ok(lines
+        .map(|(index, line)| (index + 1, line.trim_end_matches('\r').trim_end()))
+        .filter(|(_, line)| !line.is_empty()))
 }
 
 /// The first attribute of this name.

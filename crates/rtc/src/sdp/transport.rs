@@ -15,10 +15,14 @@ const SPED: [&str; 3] = ["sped", "googspedv1", "goog-sped-v1"];
 /// The transport of a whole call.
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
-    /// The client's `a=ice-ufrag`. Its `a=ice-pwd` must be there, but a lite agent never needs it.
+    /// The client's `a=ice-ufrag`.
     pub(super) ufrag: String,
+    /// Its `a=ice-pwd`, which a lite agent never needs; another one restarts ICE.
+    pub(super) password: String,
     pub(super) fingerprints: Vec<Fingerprint>,
     pub(super) role: Role,
+    /// The offer leaves the choice of roles.
+    pub(super) actpass: bool,
     /// The names of [`SPED`] that the offer has, to be echoed; none when it is not to be used.
     pub(super) sped: Vec<&'static str>,
 }
@@ -50,9 +54,16 @@ impl Transport {
             return Err(OfferError::new(lite.line, "a=ice-lite", "on both sides connects nothing", fix));
         }
         let ufrag = credential(inherited("ice-ufrag"), media, "a=ice-ufrag")?;
-        credential(inherited("ice-pwd"), media, "a=ice-pwd")?;
+        let password = credential(inherited("ice-pwd"), media, "a=ice-pwd")?;
         let (role, sped) = role(inherited("setup"), sped(session, media))?;
-        Ok(Self { ufrag: ufrag.to_owned(), fingerprints: fingerprints(session, media)?, role, sped })
+        Ok(Self {
+            ufrag: ufrag.to_owned(),
+            password: password.to_owned(),
+            fingerprints: fingerprints(session, media)?,
+            role,
+            actpass: inherited("setup").is_some_and(|setup| setup.value == "actpass"),
+            sped,
+        })
     }
 }
 

@@ -219,6 +219,15 @@ impl Media {
         Some(sender.seal_rtcp(&report))
     }
 
+    /// A later offer changed what is agreed. Streams and counters go on.
+    pub(super) fn renew(&mut self, setup: &Option<AudioSetup>) {
+        let added = self.setup.is_none();
+        self.setup.clone_from(setup);
+        if let Some(audio) = self.setup.as_ref().filter(|_| added) {
+            self.sent = SendStats::new(audio.ssrc, CLOCK_RATE);
+        }
+    }
+
     /// Whether the client takes audio from us.
     pub(super) fn sends(&self) -> bool {
         self.setup.as_ref().is_some_and(|audio| audio.send)

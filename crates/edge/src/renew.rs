@@ -1,0 +1,192 @@
+//! Later offers and ICE restarts of a call that there is: what signaling asks the session's owner, and what it is told.
+//!
+//! A call that no worker has claimed yet lies with signaling, which answers by itself; any other is asked of its worker
+//! through its mailbox. Both do the same to different things, which is here.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use link::ids::{EdgeId, SessionId, TransceiverId};
+use link::route::{Route, RouteKeys};
+use rtc::{Candidate, Credentials, Fragment, Identity, Offer, OfferError, Renewal, Renewed};
+use tokio::sync::oneshot;
+
+use crate::keys::PopKeys;
+
+/// A question to the owner of a session.
+#[derive(Debug)]
+pub struct Ask {
+    /// Which.
+    pub session: SessionId,
+    /// What.
+    pub change: Change,
+    /// Advertised addresses.
+    pub candidates: Vec<Candidate>,
+    /// Where the answer goes.
+    pub reply: oneshot::Sender<Result<Changed, Refusal>>,
+}
+
+/// What a client wants changed.
+#[derive(Debug)]
+pub enum Change {
+    /// By a later offer.
+    Offer(Box<Offer>),
+    /// By a fragment that names the ICE session to which it belongs: `None` is any.
+    Fragment(Fragment, Option<u32>),
+}
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// Answer or fragment, to be sent back; `None`: there is nothing to say.
+    pub answer: Option<String>,
+    /// The call has another ICE session than before.
+    pub restarted: bool,
+    /// Number of its ICE session.
+    pub ice_session: u32,
+}
+
+/// Why nothing became of it. The call goes on as it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such call here.
+    NoSuchCall,
+    /// Its owner has more to do than to answer.
+    Busy,
+    /// The offer asks for what cannot be.
+    Offer(OfferError),
+    /// The fragment is of another ICE session than the call's.
+    OtherIceSession,
+    /// The fragment names credentials that are not the ICE session's, and does not ask for another one.
+    OtherCredentials,
+}
+
+/// What of a call is counted from its creation on, whoever has it.
+#[derive(Debug)]
+pub struct Versions {
+    answers: AtomicU64,
+    ice_session: AtomicU32,
+}
+
+impl Default for Versions {
+    fn default() -> Self {
+        Self { answers: AtomicU64::new(1), ice_session: AtomicU32::new(1) }
+    }
+}
+
+impl Versions {
+    /// Number of the ICE session: each restart is one more.
+    #[must_use]
+    pub fn ice_session(&self) -> u32 {
+        self.ice_session.load(Ordering::Relaxed)
+    }
+}
+
+/// What can be changed: a session, or what will be one.
+pub(crate) trait Negotiated {
+    /// The ufrag that was handed out last.
+    fn local_ufrag(&self) -> &str;
+
+    /// Whether these credentials of the client's begin another ICE session.
+    fn is_restart(&self, remote: &Credentials) -> bool;
+
+    /// Takes an offer.
+    fn offer(
+        &mut self,
+        offer: &Offer,
+        candidates: &[Candidate],
+        version: u64,
+        fresh: &Credentials,
+    ) -> Result<Renewed, OfferError>;
+
+    /// Takes a fragment.
+    fn fragment(&mut self, fragment: &Fragment, candidates: &[Candidate], fresh: &Credentials) -> Option<Renewed>;
+}
+
+/// A call that nobody claimed: only what is agreed changes.
+pub(crate) struct PendingCall<'a> {
+    pub(crate) setup: &'a mut rtc::Setup,
+    pub(crate) keys: &'a PopKeys,
+}
+
+impl Negotiated for PendingCall<'_> {
+    fn local_ufrag(&self) -> &str {
+        &self.setup.local_ufrag
+    }
+
+    fn is_restart(&self, remote: &Credentials) -> bool {
+        self.setup.is_restart(&remote.ufrag, &remote.password)
+    }
+
+    fn offer(
+        &mut self,
+        offer: &Offer,
+        candidates: &[Candidate],
+        version: u64,
+        fresh: &Credentials,
+    ) -> Result<Renewed, OfferError> {
+        // The certificate is that of the key that made the ufrag, which is how the worker that claims the call finds it.
+        let restarts = offer.restarts(self.setup);
+        let ufrag = if restarts { &fresh.ufrag } else { &self.setup.local_ufrag };
+        let fingerprint = self.keys.identity(ufrag).map_or("", Identity::fingerprint);
+        let renewed = self.setup.renew(offer, &Renewal { fingerprint, candidates, version, fresh })?;
+        *self.setup = renewed.setup.clone();
+        Ok(renewed)
+    }
+
+    fn fragment(&mut self, fragment: &Fragment, candidates: &[Candidate], fresh: &Credentials) -> Option<Renewed> {
+        let renewed = self.setup.restart(fragment, candidates, fresh)?;
+        *self.setup = renewed.setup.clone();
+        Some(renewed)
+    }
+}
+
+/// Whose credentials are made, and when.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Minting<'a> {
+    pub(crate) keys: &'a RouteKeys,
+    pub(crate) edge: EdgeId,
+    pub(crate) session: SessionId,
+    pub(crate) transceiver: TransceiverId,
+    pub(crate) unix_seconds: u32,
+}
+
+/// Changes what is agreed.
+pub(crate) fn change(
+    call: &mut impl Negotiated,
+    versions: &Versions,
+    minting: Minting<'_>,
+    change: &Change,
+    candidates: &[Candidate],
+) -> Result<Changed, Refusal> {
+    let fresh = fresh(call.local_ufrag(), minting).ok_or(Refusal::Busy)?;
+    let ice_session = versions.ice_session();
+    let renewed = match change {
+        Change::Offer(offer) => {
+            let version = versions.answers.load(Ordering::Relaxed) + 1;
+            let renewed = call.offer(offer, candidates, version, &fresh).map_err(Refusal::Offer)?;
+            versions.answers.store(version, Ordering::Relaxed);
+            Some(renewed)
+        }
+        Change::Fragment(_, Some(tag)) if *tag != ice_session => return Err(Refusal::OtherIceSession),
+        // RFC 9725 §4.3.3: who restarts ICE says that any session will do.
+        Change::Fragment(fragment, Some(_)) => match &fragment.credentials {
+            Some(remote) if call.is_restart(remote) => return Err(Refusal::OtherCredentials),
+            _ => None,
+        },
+        Change::Fragment(fragment, None) => call.fragment(fragment, candidates, &fresh),
+    };
+    let restarted = renewed.as_ref().is_some_and(|renewed| renewed.restarted);
+    let ice_session = ice_session + u32::from(restarted);
+    versions.ice_session.store(ice_session, Ordering::Relaxed);
+    Ok(Changed { answer: renewed.map(|renewed| renewed.answer), restarted, ice_session })
+}
+
+/// Credentials that the call never had: equal routes have equal tokens, so each is dated after the last.
+fn fresh(last: &str, minting: Minting<'_>) -> Option<Credentials> {
+    let Minting { keys, edge, session, transceiver, unix_seconds } = minting;
+    let after = keys.open(last).map_or(0, |route| route.minted.saturating_add(1));
+    let route = Route { edge, transceiver, session, minted: unix_seconds.max(after) };
+    let ufrag = keys.seal(&route);
+    let password = keys.password(&ufrag)?;
+    Some(Credentials { ufrag, password })
+}
