@@ -316,3 +316,177 @@ fn no_garbage_makes_a_path() {
     }
     assert_eq!(f.agent.paths().count(), 0);
 }
+
+/// A session whose client was heard at `path(1)`.
+fn proven() -> Fixture {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1));
+    f.agent.select(f.now, path(1));
+    f
+}
+
+#[test]
+fn any_check_from_elsewhere_starts_a_challenge_there() {
+    for nominates in [false, true] {
+        let mut f = proven();
+        assert_eq!(f.agent.duplicate(f.now, 100), None);
+        let outcome = if nominates { f.nominate(path(2)) } else { f.check(path(2)) };
+        assert_eq!(outcome, CHALLENGED);
+        assert_eq!(f.agent.selected(), Some(path(1)), "a check moves nothing");
+        assert_eq!(f.agent.duplicate(f.now, 100), Some(path(2)));
+    }
+}
+
+#[test]
+fn before_anything_is_proven_there_is_no_challenge() {
+    let mut f = Fixture::new();
+    let _ = f.check(path(1));
+    assert_eq!(f.check(path(2)), ANSWERED);
+    assert_eq!(f.agent.duplicate(f.now, 100), None);
+}
+
+/// Whoever replays a check from a victim's address sends it less than three times what he spends.
+#[test]
+fn no_more_than_three_times_what_came_goes_to_a_challenged_path() {
+    let mut f = proven();
+    let check = Request::browser().sealed();
+    let mut came = 0;
+    let mut went = 0;
+    for millisecond in 0..3000 {
+        f.at(Duration::from_millis(millisecond));
+        if millisecond % 200 == 0 {
+            f.send(path(2), &check).map(drop).unwrap();
+            came += check.len();
+            went += f.out.len();
+        }
+        while f.agent.duplicate(f.now, 120).is_some() {
+            went += 120;
+        }
+    }
+    assert!(went > came, "it is used: {went} of {came}");
+    assert!(went <= AMPLIFICATION * came, "{went} for {came}");
+}
+
+#[test]
+fn a_challenge_is_over_after_a_second_and_another_follows_later() {
+    let mut f = proven();
+    assert_eq!(f.check(path(2)), CHALLENGED);
+    f.at(CHALLENGE_FOR - Duration::from_nanos(1));
+    assert_eq!(f.check(path(2)), ANSWERED, "the same one");
+    assert_eq!(f.agent.duplicate(f.now, 10), Some(path(2)));
+    f.at(CHALLENGE_FOR);
+    assert_eq!(f.agent.duplicate(f.now, 10), None);
+    assert_eq!(f.check(path(2)), ANSWERED, "not yet again");
+    assert_eq!(f.agent.duplicate(f.now, 10), None);
+    f.at(SECOND * 3);
+    assert_eq!(f.check(path(2)), CHALLENGED);
+}
+
+#[test]
+fn what_comes_from_the_challenged_path_moves_the_downlink_and_ends_the_challenge() {
+    let mut f = proven();
+    let _ = f.check(path(2));
+    f.agent.select(f.now, path(2));
+    assert_eq!(f.agent.selected(), Some(path(2)));
+    assert_eq!(f.agent.duplicate(f.now, 10), None);
+    assert_eq!(f.check(path(2)), ANSWERED);
+}
+
+/// A client whose packets take two ways at once, or an echo of them from elsewhere.
+#[test]
+fn the_downlink_moves_once_a_second() {
+    let mut f = proven();
+    let _ = f.check(path(2));
+    f.agent.select(f.now, path(2));
+    f.agent.select(f.now, path(1));
+    assert_eq!(f.agent.selected(), Some(path(2)));
+    f.at(MOVE_INTERVAL - Duration::from_nanos(1));
+    f.agent.select(f.now, path(1));
+    assert_eq!(f.agent.selected(), Some(path(2)));
+    f.at(MOVE_INTERVAL);
+    f.agent.select(f.now, path(1));
+    assert_eq!(f.agent.selected(), Some(path(1)));
+}
+
+/// Aggressive nomination names every path.
+#[test]
+fn aggressive_nomination_moves_nothing_by_itself() {
+    let mut f = proven();
+    for second in 1..20 {
+        f.at(SECOND * second);
+        for port in 1..4 {
+            let _ = f.nominate(path(port));
+        }
+        assert_eq!(f.agent.selected(), Some(path(1)));
+    }
+}
+
+#[test]
+fn replays_from_many_addresses_displace_neither_the_client_nor_its_downlink() {
+    let mut f = proven();
+    for port in 100..1100 {
+        let _ = f.nominate(path(port));
+    }
+    assert_eq!(f.agent.selected(), Some(path(1)));
+    assert!(f.agent.is_checked(path(1), f.now));
+    let _ = f.agent.duplicate(f.now, 10);
+    f.agent.select(f.now, path(1));
+    assert_eq!(f.agent.selected(), Some(path(1)));
+}
+
+/// A pair of ours after the first, and a check that uses it.
+fn fresh(number: u32) -> (Credentials, Vec<u8>) {
+    let credentials =
+        Credentials { ufrag: format!("fresh{number}"), password: format!("another password {number:05}") };
+    let username = format!("{}:cli", credentials.ufrag);
+    let check = Request::empty().with(USERNAME, username.as_bytes());
+    let check = check.integrity(&credentials.password).fingerprint().bytes();
+    (credentials, check)
+}
+
+#[test]
+fn after_an_ice_restart_both_pairs_are_valid_until_the_new_one_was_used_for_a_while() {
+    let mut f = proven();
+    let (credentials, check) = fresh(1);
+    assert_eq!(f.send(path(2), &check), Err(Discard::StunIntegrity));
+    f.agent.restart(&credentials);
+    f.at(SECOND * 5);
+    assert_eq!(f.check(path(1)), ANSWERED);
+    f.at(SECOND * 6);
+    assert_eq!(f.send(path(2), &check), Ok(CHALLENGED));
+    assert_eq!(f.agent.poll_timeout(), Some(f.now + GRACE));
+    f.at(SECOND * 6 + GRACE - Duration::from_nanos(1));
+    assert_eq!(f.due(), []);
+    assert_eq!(f.check(path(1)), ANSWERED);
+    f.at(SECOND * 6 + GRACE);
+    assert_eq!(f.due(), []);
+    assert_eq!(f.send(path(1), &Request::browser().sealed()), Err(Discard::StunIntegrity));
+    assert_eq!(f.send(path(2), &check), Ok(CHALLENGED));
+    assert_eq!(f.agent.selected(), Some(path(1)), "until something fresh comes from elsewhere");
+}
+
+/// Answers get lost, and pages ask again: the pair that the client is known to have stays.
+#[test]
+fn of_many_restarts_the_used_pair_and_the_newest_stay() {
+    let mut f = proven();
+    for number in 0..50 {
+        f.agent.restart(&fresh(number).0);
+        assert_eq!(f.check(path(1)), ANSWERED);
+    }
+    assert_eq!(f.send(path(1), &fresh(3).1), Err(Discard::StunIntegrity));
+    assert_eq!(f.send(path(1), &fresh(48).1), Ok(ANSWERED), "used in place of the last one's");
+    assert_eq!(f.send(path(1), &fresh(49).1), Ok(ANSWERED));
+    f.at(GRACE);
+    assert_eq!(f.due(), []);
+    assert_eq!(f.send(path(1), &fresh(48).1), Err(Discard::StunIntegrity));
+    assert_eq!(f.send(path(1), &fresh(49).1), Ok(ANSWERED));
+}
+
+#[test]
+fn a_pair_is_not_crossed_with_the_password_of_another() {
+    let mut f = proven();
+    let (credentials, _) = fresh(1);
+    f.agent.restart(&credentials);
+    let crossed = Request::empty().with(USERNAME, b"fresh1:cli").sealed();
+    assert_eq!(f.send(path(1), &crossed), Err(Discard::StunIntegrity));
+}

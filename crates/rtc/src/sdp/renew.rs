@@ -81,7 +81,7 @@ impl Setup {
                 Some(sctp) => SctpInit::Repeated(sctp.snap.as_ref().map(|state| state.init.clone())),
                 None => SctpInit::Fresh,
             },
-            ssrc: self.audio.as_ref().map_or(u32::from_be_bytes([a, b, c, d]).max(1), |audio| audio.ssrc),
+            ssrc: self.audio.as_ref().map_or_else(|| u32::from_be_bytes([a, b, c, d]).max(1), |audio| audio.ssrc),
         };
         let terms = answer::Terms { role: self.role(), sped: self.sped, version: with.version };
         let Accepted { answer, mut setup, .. } = answer::write(offer, &local, terms);

@@ -60,7 +60,7 @@ fn chromiums_offer_makes_this_setup() {
         local_ufrag: local().ufrag,
         local_password: local().password,
         remote_ufrag: "4ZcD".to_owned(),
-        remote_password: Some("PWD".to_owned()),
+        remote_password: Some("2/1muCWoOi3uLifh0NuRHlUj".to_owned()),
         session: local().session,
         fingerprints: vec![Fingerprint { hash: "sha-256".to_owned(), digest: DIGEST.to_vec() }],
         dtls_active: true,

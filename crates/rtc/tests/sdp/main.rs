@@ -9,5 +9,6 @@ mod extensions;
 mod hostile;
 mod interop;
 mod offers;
+mod renew;
 mod sctp;
 mod transport;
