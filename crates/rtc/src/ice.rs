@@ -102,10 +102,10 @@ impl Agent {
         let key = self.pairs.verify(now, &check).ok_or(Discard::StunIntegrity)?;
         // RFC 8445 §7.3.1.1, only now: nobody without the key turns anybody's role.
         if let Some(refusal) = check.refusal() {
-            write_refusal(&check, &key, refusal, out);
+            write_refusal(&check, key, refusal, out);
             return Ok(CheckOutcome::Refused(refusal));
         }
-        write_success_with(&check, &key, path.remote, out, |out| more(&check, out));
+        write_success_with(&check, key, path.remote, out, |out| more(&check, out));
 
         if self.consent_deadline.is_some() {
             self.consent_deadline = Some(now + self.consent);

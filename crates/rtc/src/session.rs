@@ -560,7 +560,7 @@ impl Session {
         };
         self.media.start(keys);
         if let Some(path) = from {
-            self.agent.select(path);
+            self.agent.select(now, path);
         }
         self.setup_deadline = None;
         self.report_deadline = Some(now + self.config.report_interval);

@@ -49,18 +49,18 @@ impl Pairs {
     }
 
     /// The key by which this check is authentic.
-    pub(super) fn verify(&mut self, now: Instant, check: &Check<'_>) -> Option<IntegrityKey> {
+    pub(super) fn verify(&mut self, now: Instant, check: &Check<'_>) -> Option<&IntegrityKey> {
         let newest = self.list.len() - 1;
-        let (at, pair) = self.list.iter_mut().enumerate().find(|(_, pair)| pair.ufrag == check.local_ufrag())?;
+        let named = |(_, pair): &(usize, &mut Pair)| pair.ufrag == check.local_ufrag();
+        let (at, pair) = self.list.iter_mut().enumerate().find(named)?;
         if !check.verify(&pair.key) {
             return None;
         }
         let first = !std::mem::replace(&mut pair.used, true);
-        let key = pair.key.clone();
         if first && at == newest && newest > 0 {
             self.retire_at = Some(now + GRACE);
         }
-        Some(key)
+        Some(&pair.key)
     }
 
     /// Drops what is over.
