@@ -102,7 +102,7 @@ test("blocked UDP is said in words that name the address", async () => {
     await page.click("#call");
     await until("the reason", async () => !(await page.locator("#problem").isHidden()), { ms: 15_000 });
     const said = await page.locator("#problem").textContent();
-    assert.match(said, /UDP 127\.0\.0\.1:9 /);
+    assert.match(said, /No check reached any advertised address \(UDP 127\.0\.0\.1:9\)/);
     await shoot(page, "udp-blocked");
   } finally {
     await close();

@@ -8,6 +8,9 @@ use crate::error::ApiError;
 /// edge's); parsed values take up to ~20 times the text, so ~10 MiB for a moment.
 pub const MAX_CLIENT_BYTES: usize = 512 * 1024;
 
+/// Longest playout delay that a client can mean: Chromium's jitter buffer ends at 10 s.
+const MAX_PLAYOUT_MS: f64 = 10_000.0;
+
 /// What a client can ask for here.
 pub(crate) const SUPPORTED: &str = "'session.update', 'input_audio_buffer.commit', 'input_audio_buffer.clear', \
                                     'response.create', 'response.cancel', 'output_audio_buffer.clear'";
@@ -27,6 +30,8 @@ pub(crate) enum ClientEvent {
         response: Option<String>,
     },
     OutputClear,
+    /// How much later than received the client plays out: taken, and of no effect yet.
+    PlayoutDelay,
 }
 
 /// A client event with its own id, which errors repeat.
@@ -86,6 +91,13 @@ fn typed(mut object: Map<String, Value>) -> Result<ClientEvent, ApiError> {
             Some(Value::String(response)) => Ok(ClientEvent::ResponseCancel { response: Some(response) }),
             None | Some(Value::Null) => Ok(ClientEvent::ResponseCancel { response: None }),
             Some(_) => Err(ApiError::invalid_value("response_id", "'response_id' is not a string.")),
+        },
+        "fronthaul.playout_delay" => match object.get("delay_ms") {
+            None => Ok(ClientEvent::PlayoutDelay),
+            Some(delay) if delay.as_f64().is_some_and(|ms| (0.0..=MAX_PLAYOUT_MS).contains(&ms)) => {
+                Ok(ClientEvent::PlayoutDelay)
+            }
+            Some(_) => Err(ApiError::invalid_value("delay_ms", "'delay_ms' is not a number from 0 to 10000.")),
         },
         "conversation.item.retrieve" => Err(ApiError::item_retrieve()),
         other => Err(ApiError::unknown_event(other, SUPPORTED)),

@@ -220,6 +220,7 @@ impl Session {
                 _ => return Err(ApiError::cancel_not_active()),
             },
             ClientEvent::OutputClear => self.commands.push_back(Command::ClearOutput),
+            ClientEvent::PlayoutDelay => {}
         }
         Ok(())
     }

@@ -123,3 +123,15 @@ fn buffer_events_become_commands() {
     let other = send(&mut session, r#"{"type":"response.cancel","response_id":"resp_other"}"#);
     assert_eq!(only_error(&other)["code"], "response_cancel_not_active");
 }
+
+#[test]
+fn a_playout_delay_is_taken_without_a_word_and_one_that_is_none_is_named() {
+    let mut session = opened();
+    let taken = send(&mut session, r#"{"type":"fronthaul.playout_delay","delay_ms":85,"round_trip_ms":40}"#);
+    assert!(taken.is_empty(), "{taken:?}");
+    assert_eq!(commands(&mut session), []);
+    for delay in ["-1", "10001", "\"85\"", "null"] {
+        let text = format!(r#"{{"type":"fronthaul.playout_delay","delay_ms":{delay}}}"#);
+        assert_eq!(only_error(&send(&mut session, &text))["param"], "delay_ms");
+    }
+}

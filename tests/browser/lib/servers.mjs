@@ -110,6 +110,12 @@ export async function startServers({ workers = 2, edge = "", transceiver = "" } 
     folder,
     logs,
     stop,
+    /** Hangs up the calls that the edge's log says it answered and that are still there; gives how many. */
+    endCalls: async () => {
+      const ids = [...new Set(logs().match(/rtc_[0-9a-f]{16}/g))];
+      const ended = await Promise.all(ids.map((id) => fetch(`http://127.0.0.1:${http}/v1/realtime/calls/${id}`, { method: "DELETE" })));
+      return ended.filter(({ ok }) => ok).length;
+    },
     alive: () => processes.every(({ child }) => child.exitCode === null && child.signalCode === null),
     metrics: async () => ({ edge: await metrics(edgeAdmin), transceiver: await metrics(transceiverAdmin) }),
   };

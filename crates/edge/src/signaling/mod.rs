@@ -8,6 +8,7 @@
 //! | `DELETE /v1/realtime/calls/{id}` | 200, or 404 once the call is over |
 //! | `POST /v1/realtime/calls/{id}/hangup` | 200, also when repeated |
 //! | `GET /`, `GET /assets/...` | the page |
+//! | `GET /fronthaul.js`, `GET /fronthaul.d.ts` | the client module and its types |
 //!
 //! Browsers call from other origins: every answer carries CORS headers, a preflight is answered with the headers it asks
 //! for (`*` would not cover Authorization).

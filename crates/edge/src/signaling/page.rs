@@ -1,10 +1,11 @@
-//! The page, carried inside the binary: `page/index.html` at `/`, every other file at `/assets/`.
+//! The page, carried inside the binary: `page/index.html` at `/`, every other file at `/assets/`. The client module stands at
+//! `/fronthaul.js` with its types beside it, for pages of any origin.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::Path;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
@@ -17,7 +18,14 @@ const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 pub(crate) fn router() -> Router<Arc<Shared>> {
     Router::new()
         .route("/", get(async || file("index.html")))
+        .route("/fronthaul.js", get(async || module("fronthaul.js")))
+        .route("/fronthaul.d.ts", get(async || module("fronthaul.d.ts")))
         .route("/assets/{*name}", get(async |Path(name): Path<String>| file(&name)))
+}
+
+/// A file that pages of other origins load too, those that isolate themselves (`Cross-Origin-Embedder-Policy`) included.
+fn module(name: &str) -> Response {
+    ([(HeaderName::from_static("cross-origin-resource-policy"), "cross-origin")], file(name)).into_response()
 }
 
 fn file(name: &str) -> Response {
@@ -39,6 +47,8 @@ fn content_type(path: &str) -> &'static str {
     match path.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
         Some("js" | "mjs") => "text/javascript; charset=utf-8",
+        // For reading: compilers take it whatever it is called, and its registered type is a video's.
+        Some("ts") => "text/plain; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
         Some("svg") => "image/svg+xml",
         Some("png") => "image/png",

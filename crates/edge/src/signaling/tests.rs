@@ -348,6 +348,26 @@ async fn the_page_is_served() {
 }
 
 #[tokio::test]
+async fn the_client_module_is_served_to_pages_of_any_origin_with_its_types() {
+    let shared = shared();
+    for (path, kind) in
+        [("/fronthaul.js", "text/javascript; charset=utf-8"), ("/fronthaul.d.ts", "text/plain; charset=utf-8")]
+    {
+        let module = request(&shared, "GET", path, "", "").await;
+        assert_eq!((module.status, module.header("content-type")), (StatusCode::OK, kind));
+        assert_eq!(module.header("access-control-allow-origin"), "*");
+        assert_eq!(module.header("cross-origin-resource-policy"), "cross-origin");
+        assert!(module.body.contains("FronthaulError"));
+    }
+}
+
+#[test]
+fn the_readme_shows_the_page_s_call_as_it_is() {
+    let readme = include_str!("../../../../README.md");
+    assert!(readme.contains(include_str!("../../page/app.js")), "copy crates/edge/page/app.js into README.md");
+}
+
+#[tokio::test]
 async fn a_source_that_asks_too_often_is_told_to_wait_and_others_are_not() {
     let shared = shared();
     lease(&shared, 10);

@@ -1,0 +1,675 @@
+// fronthaul.js: a call to a Fronthaul edge from any page, without dependencies. Types stand in fronthaul.d.ts.
+//
+//   import { Call } from "https://edge.example/fronthaul.js";
+//   const call = new Call({ model: "parrot" });
+//   call.addEventListener("event", ({ detail }) => console.log(detail.type));
+//   button.onclick = () => call.connect();
+//
+// A call outlives its connections. `Line` is one connection: a peer connection and the call that the edge answered to it.
+// `Call` owns the microphone and the events, dials lines and replaces them: warm ones before the click, others when one broke.
+
+const EDGE = new URL(import.meta.url).origin;
+/** Without any answered check after this long, nothing at the advertised addresses hears this browser. */
+const NO_CHECK_MS = 5000;
+/** A path that answers checks must have its channel after this long. */
+const OPEN_MS = 15_000;
+const HTTP_MS = 10_000;
+/** How long a direct path is given before TURN servers, which the answer named, are tried. */
+const DIRECT_MS = 1500;
+/** An edge without anything to say sends a report each second. After this long without a packet it is asked for one, */
+const QUIET_MS = 400;
+/** and when this long (or two round trips) after the question there is none, the path is gone. */
+const SILENT_MS = 450;
+const WATCH_MS = 200;
+const WATCH_CLOSELY_MS = 100;
+const RECONNECT_MS = 30_000;
+const PLAYOUT_EVERY_MS = 1000;
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Why something did not work (`reason`), and what to do about it (`fix`); `code` is for programs. */
+export class FronthaulError extends Error {
+  constructor(code, reason, fix, more = {}) {
+    super(`${reason} ${fix}`, more.cause ? { cause: more.cause } : undefined);
+    this.name = "FronthaulError";
+    Object.assign(this, { code, reason, fix, status: more.status, retryAfterMs: more.retryAfterMs, candidates: more.candidates ?? [] });
+  }
+}
+
+/** TURN servers that edges named in their answers, by the edge's URL: the next call has them from the start. */
+const named = new Map();
+
+/** One connection to the edge. */
+class Line {
+  constructor(options, track, listeners) {
+    this.options = options;
+    this.listeners = listeners;
+    const iceServers = [...(options.iceServers ?? []), ...(named.get(options.url) ?? [])];
+    const pc = (this.pc = new RTCPeerConnection({ iceServers, bundlePolicy: "max-bundle" }));
+    // A transceiver instead of a track: the microphone may come later, with no word to the edge.
+    this.sender = pc.addTransceiver(track ?? "audio", { direction: "sendrecv" }).sender;
+    pc.ontrack = ({ track, streams }) => listeners.track(streams[0] ?? new MediaStream([track]));
+    const channel = (this.channel = pc.createDataChannel("oai-events"));
+    channel.onmessage = ({ data }) => listeners.message(data);
+    this.opened = new Promise((resolve) => (channel.onopen = resolve));
+    this.heard = false;
+    pc.oniceconnectionstatechange = () => {
+      this.heard ||= ["connected", "completed"].includes(pc.iceConnectionState);
+      listeners.path?.(pc.iceConnectionState);
+    };
+  }
+
+  /** Resolves once the channel is open. */
+  async dial() {
+    const { pc } = this;
+    await pc.setLocalDescription();
+    const response = await ask(this.options, callsUrl(this.options), pc.localDescription.sdp, this.options.session);
+    const answer = await response.text();
+    this.location = new URL(response.headers.get("Location"), this.options.url).href;
+    const servers = iceServersOf(response.headers.get("Link"));
+    const news = servers.length > 0 && !named.has(this.options.url) && !this.options.iceServers;
+    if (servers.length) named.set(this.options.url, servers);
+    this.candidates = candidatesOf(answer);
+    if (this.closed) throw this.#closedError();
+    await this.#apply(answer);
+    await this.#wait(news);
+    this.channel.onclose = () => this.closed || this.listeners.ended();
+    pc.onconnectionstatechange = () => pc.connectionState === "failed" && this.listeners.failed();
+  }
+
+  async #apply(answer) {
+    try {
+      await this.pc.setRemoteDescription({ type: "answer", sdp: answer });
+    } catch (cause) {
+      if (this.closed) throw this.#closedError();
+      throw new FronthaulError("bad_answer", `This browser does not take the edge's answer: ${cause.message}.`, "Update the browser or the edge.", { cause });
+    }
+  }
+
+  async #wait(relayNext) {
+    const since = performance.now();
+    const late = (ms) => performance.now() - since > ms;
+    let open = false;
+    this.opened.then(() => (open = true));
+    for (;;) {
+      await Promise.race([this.opened, sleep(50)]);
+      if (open) return;
+      if (this.closed) throw this.#closedError();
+      if (relayNext && !this.heard && late(DIRECT_MS)) throw new TryRelay();
+      if (!this.heard && (late(NO_CHECK_MS) || this.pc.connectionState === "failed")) throw this.#unheard();
+      if (this.heard && (late(OPEN_MS) || this.pc.connectionState === "failed")) {
+        throw new FronthaulError(
+          "no_channel",
+          `${this.candidates.join(" or ")} answers, but no secure channel came up.`,
+          "Something on the way lets small packets through and not others; try another network.",
+          { candidates: this.candidates },
+        );
+      }
+    }
+  }
+
+  #unheard() {
+    const relays = this.pc.getConfiguration().iceServers.flatMap(({ urls }) => urls);
+    return new FronthaulError(
+      "no_path",
+      `No check reached any advertised address (${this.candidates.join(", ") || "the answer names none"}${relays.length ? `, nor by ${relays.join(", ")}` : ""}) within ${NO_CHECK_MS / 1000} s.`,
+      "This network may block UDP, or the edge advertises an address that you cannot reach: compare `public` in its config.",
+      { candidates: this.candidates },
+    );
+  }
+
+  #closedError() {
+    return new FronthaulError("closed", "The call was closed while it connected.", "Connect again.");
+  }
+
+  /** ICE restart: the same call and keys over whatever path there is now. */
+  async restart() {
+    const { pc } = this;
+    pc.restartIce();
+    await pc.setLocalDescription();
+    try {
+      const response = await ask(this.options, this.location, pc.localDescription.sdp, undefined, 2000);
+      await this.#apply(await response.text());
+    } catch (error) {
+      // The next attempt makes an offer of its own.
+      if (pc.signalingState === "have-local-offer") await pc.setLocalDescription({ type: "rollback" }).catch(() => {});
+      throw error;
+    }
+  }
+
+  /** Bytes and responses received on all paths together, and the round trip of the one in use. */
+  async traffic() {
+    const traffic = { heard: 0, roundTripMs: undefined };
+    for (const stat of (await this.pc.getStats()).values()) {
+      if (stat.type !== "candidate-pair") continue;
+      traffic.heard += (stat.bytesReceived ?? 0) + (stat.responsesReceived ?? 0);
+      if (stat.nominated && stat.currentRoundTripTime !== undefined) traffic.roundTripMs = stat.currentRoundTripTime * 1000;
+    }
+    return traffic;
+  }
+
+  close({ keepalive = false } = {}) {
+    if (this.closed) return;
+    this.closed = true;
+    this.pc.close();
+    if (this.location) fetch(this.location, { method: "DELETE", keepalive, headers: headersOf(this.options) }).catch(() => {});
+  }
+}
+
+/** Thrown where the answer named TURN servers that the connection did not have. */
+class TryRelay extends Error {}
+
+export class Call extends EventTarget {
+  #options;
+  #line;
+  #microphone;
+  #own = false;
+  #state = "idle";
+  #warming;
+  #attempt;
+  #clicked;
+  #remote;
+  #muted = false;
+  #timers = [];
+  #playout = {};
+  #watch;
+  #repairing = false;
+  #onDevices = () => this.#devicesChanged();
+  #onNetwork = () => this.#state === "connected" && this.#repair("The network changed.");
+
+  constructor(options = {}) {
+    super();
+    const known = ["url", "model", "session", "token", "headers", "iceServers", "audio", "constraints", "reconnect"];
+    for (const key of Object.keys(options)) {
+      if (!known.includes(key)) throw new TypeError(`unknown option ${JSON.stringify(key)}; there are: ${known.join(", ")}`);
+    }
+    this.#options = { ...options, url: options.url ?? EDGE };
+    /** Milliseconds from the click to the steps of the last connect. */
+    this.timings = {};
+    /** The element that plays the agent. */
+    this.speaker = undefined;
+  }
+
+  get state() {
+    return this.#state;
+  }
+
+  /** What the agent says, once a connection has it. */
+  get stream() {
+    return this.#remote;
+  }
+
+  get muted() {
+    return this.#muted;
+  }
+
+  get microphone() {
+    return this.#microphone;
+  }
+
+  /** The peer connection in use, for what this module has no word for. */
+  get peerConnection() {
+    return this.#line?.pc;
+  }
+
+  /** Connects before the click, without a microphone: `connect` then only puts it in. It takes a seat at the edge. */
+  async prepare() {
+    if (this.#state !== "idle") return this.#warming;
+    this.#become("preparing");
+    this.#warming = this.#dial().then(
+      (line) => {
+        if (this.#state === "preparing") this.#become("ready");
+        return line;
+      },
+      (error) => {
+        if (this.#state === "preparing") this.#become("idle");
+        throw error;
+      },
+    );
+    await this.#warming;
+  }
+
+  /** Resolves once the user can be heard and events flow. */
+  async connect() {
+    if (this.#state === "connected") return this;
+    if (this.#state === "connecting") throw new FronthaulError("busy", "This call is connecting already.", "Wait for the first connect.");
+    // Where there can be no microphone, the edge is not asked for a call.
+    mediaDevices();
+    const clicked = performance.now();
+    this.timings = {};
+    const took = (name) => (this.timings[name] = performance.now() - clicked);
+    this.#clicked = clicked;
+    const warm = this.#warming;
+    this.timings.warm = this.#state === "ready";
+    this.#become("connecting");
+    const mine = (this.#attempt = {});
+    const dial = (why) => {
+      if (this.#attempt !== mine) throw why;
+      return this.#dial();
+    };
+    try {
+      // Both at once: the edge need not wait until somebody has found the button that allows the microphone.
+      const microphone = this.#openMicrophone().then((track) => (took("microphone"), track));
+      const line = (warm ? warm.catch(dial) : dial()).then((line) => (took("channel"), line));
+      const [track, connected] = await settled(microphone, line, () => this.#attempt !== mine);
+      await connected.sender.replaceTrack(track);
+      took("connected");
+    } catch (error) {
+      if (this.#attempt === mine) this.close();
+      throw asError(error);
+    } finally {
+      this.#warming = undefined;
+    }
+    this.#begin();
+    this.#become("connected");
+    return this;
+  }
+
+  /** Sends a client event. */
+  send(event) {
+    const { channel } = this.#line ?? {};
+    if (channel?.readyState !== "open") throw new FronthaulError("not_connected", "There is no open channel.", "Connect first, or wait for the state `connected`.");
+    channel.send(JSON.stringify(event));
+  }
+
+  /** Silences the microphone, or not; gives what holds. */
+  mute(muted = true) {
+    this.#muted = muted;
+    if (this.#microphone) this.#microphone.enabled = !muted;
+    return muted;
+  }
+
+  /** Goes on with another microphone: a device id, a track, or nothing for the default. No word to the edge, nothing is lost. */
+  async useMicrophone(device) {
+    const old = { track: this.#microphone, own: this.#own };
+    const track = await this.#openMicrophone(device);
+    await this.#line?.sender.replaceTrack(track);
+    if (old.own && old.track !== track) old.track?.stop();
+    return track;
+  }
+
+  /** Plays the agent on another device, where the browser can. */
+  async useSpeaker(deviceId) {
+    await this.speaker?.setSinkId?.(deviceId);
+  }
+
+  /** Microphones and speakers; labels are empty until a microphone was allowed. */
+  async devices() {
+    const all = await mediaDevices().enumerateDevices();
+    return { microphones: all.filter(({ kind }) => kind === "audioinput"), speakers: all.filter(({ kind }) => kind === "audiooutput") };
+  }
+
+  /** Round trip, loss and delays of the connection, in ms and percent; what is not known is undefined. */
+  async stats() {
+    const found = {};
+    for (const stat of ((await this.#line?.pc.getStats()) ?? new Map()).values()) {
+      if (stat.type === "candidate-pair" && stat.nominated && stat.state === "succeeded" && stat.currentRoundTripTime !== undefined) {
+        found.roundTripMs = stat.currentRoundTripTime * 1000;
+      }
+      if (stat.type === "inbound-rtp" && stat.kind === "audio" && stat.packetsReceived) {
+        found.lossPercent = (100 * Math.max(0, stat.packetsLost)) / (Math.max(0, stat.packetsLost) + stat.packetsReceived);
+        found.jitterMs = stat.jitter * 1000;
+        found.buffer = { seconds: stat.jitterBufferDelay, samples: stat.jitterBufferEmittedCount };
+      }
+      if (stat.type === "media-playout") found.device = { seconds: stat.totalPlayoutDelay, samples: stat.totalSamplesCount };
+    }
+    const { buffer, device, ...rest } = found;
+    const mean = (now, before) => (now && now.samples > (before?.samples ?? 0) ? (1000 * (now.seconds - (before?.seconds ?? 0))) / (now.samples - (before?.samples ?? 0)) : undefined);
+    const jitterBufferMs = mean(buffer, this.#playout.buffer);
+    const deviceMs = mean(device, this.#playout.device);
+    this.#playout = { ...this.#playout, buffer, device };
+    if (jitterBufferMs !== undefined) rest.playoutDelayMs = jitterBufferMs + (deviceMs ?? 0);
+    return rest;
+  }
+
+  /** Repairs the connection at once, as after a change of network. */
+  restart() {
+    return this.#repair("The page asked for it.");
+  }
+
+  /** Hangs up. The same object may connect again. */
+  close(options) {
+    this.#attempt = undefined;
+    this.#end(options);
+    if (this.#state !== "idle") this.#become("idle");
+  }
+
+  #end(options) {
+    this.#timers.forEach(clearInterval);
+    this.#timers = [];
+    globalThis.removeEventListener?.("online", this.#onNetwork);
+    navigator.connection?.removeEventListener?.("change", this.#onNetwork);
+    navigator.mediaDevices?.removeEventListener("devicechange", this.#onDevices);
+    this.#line?.close(options);
+    this.#line = this.#warming = this.#clicked = this.#remote = undefined;
+    if (this.#own) this.#microphone?.stop();
+    this.#microphone = undefined;
+    if (this.speaker && this.#options.audio === undefined) this.speaker.srcObject = null;
+  }
+
+  /** What begins with the user's voice: watching the path, the devices, and the delay of what is heard. */
+  #begin() {
+    this.#watchAnew();
+    this.#playout = {};
+    this.#timers = [setInterval(() => this.#look(), WATCH_CLOSELY_MS), setInterval(() => this.#reportPlayout(), PLAYOUT_EVERY_MS)];
+    addEventListener("online", this.#onNetwork);
+    navigator.connection?.addEventListener?.("change", this.#onNetwork);
+    navigator.mediaDevices.addEventListener("devicechange", this.#onDevices);
+    // Their names are told once the microphone was allowed.
+    this.devices().then((devices) => this.#tell("devices", devices));
+  }
+
+  async #dial() {
+    for (;;) {
+      const line = new Line(this.#options, this.#microphone, {
+        track: (stream) => this.#play(stream),
+        message: (data) => this.#message(data),
+        ended: () => this.#lost(line, new FronthaulError("ended", "The edge ended the call.", "Connect again.")),
+        failed: () => line === this.#line && this.#failed(line),
+        path: (state) => line === this.#line && this.#tell("path", state),
+      });
+      const former = this.#line;
+      this.#line = line;
+      former?.close();
+      try {
+        await line.dial();
+        return line;
+      } catch (error) {
+        line.close();
+        if (this.#line === line) this.#line = undefined;
+        if (!(error instanceof TryRelay)) throw error;
+      }
+    }
+  }
+
+  #play(stream) {
+    this.#remote = stream;
+    if (this.#options.audio !== false) {
+      this.speaker ??= this.#options.audio ?? new Audio();
+      this.speaker.srcObject = stream;
+      this.speaker.autoplay = true;
+      this.speaker.play().catch((cause) => {
+        if (cause.name === "NotAllowedError") this.#tell("error", new FronthaulError("playback_blocked", "The browser does not play sound yet.", "Connect from a click, or call speaker.play() in one.", { cause }));
+      });
+    }
+    this.#tell("track", stream);
+  }
+
+  #message(data) {
+    let event;
+    try {
+      event = JSON.parse(data);
+    } catch {
+      event = { type: "invalid", text: data };
+    }
+    if (this.#clicked !== undefined) this.timings.firstEvent ??= performance.now() - this.#clicked;
+    this.#tell("event", event);
+    // Names with a dot are the API's: `response.done`; the others are this module's.
+    if (String(event.type).includes(".")) this.#tell(event.type, event);
+    if (event.type === "error") {
+      this.#tell("error", new FronthaulError(event.error?.code ?? "server", event.error?.message ?? "The server reports an error.", "", { cause: event }));
+    }
+  }
+
+  async #openMicrophone(device) {
+    let track = device;
+    this.#own = !(device instanceof MediaStreamTrack);
+    if (this.#own) {
+      const constraints = typeof this.#options.constraints === "object" ? { ...this.#options.constraints } : {};
+      if (device) constraints.deviceId = { exact: device };
+      try {
+        [track] = (await mediaDevices().getUserMedia({ audio: Object.keys(constraints).length ? constraints : true })).getAudioTracks();
+      } catch (error) {
+        throw microphoneError(error);
+      }
+    }
+    track.enabled = !this.#muted;
+    // Unplugged in mid-call: the default device takes over.
+    track.addEventListener("ended", () => track === this.#microphone && this.#state === "connected" && this.#devicesChanged());
+    this.#microphone = track;
+    this.#tell("microphone", track);
+    return track;
+  }
+
+  async #devicesChanged() {
+    this.#tell("devices", await this.devices());
+    if (this.#own && this.#microphone?.readyState === "ended") {
+      await this.useMicrophone().catch((error) => this.#tell("error", asError(error)));
+    }
+  }
+
+  #watchAnew() {
+    const now = performance.now();
+    this.#watch = { heard: 0, heardAt: now, looked: now, asked: undefined };
+  }
+
+  /** Looks whether anything is still heard, closely once it has become quiet. */
+  async #look() {
+    const [line, watch, began] = [this.#line, this.#watch, performance.now()];
+    if (this.#state !== "connected" || !line || this.#repairing) return;
+    if (watch.asked === undefined && began - watch.looked < WATCH_MS) return;
+    // A page that slept says nothing of the network.
+    const slept = began - watch.looked > 2 * WATCH_MS + WATCH_CLOSELY_MS;
+    watch.looked = began;
+    const { heard, roundTripMs } = await line.traffic().catch(() => ({ heard: watch.heard }));
+    const now = performance.now();
+    if (heard !== watch.heard || slept) Object.assign(watch, { heard, heardAt: now, asked: undefined });
+    else if (watch.asked === undefined && now - watch.heardAt > QUIET_MS) {
+      watch.asked = now;
+      this.#report(roundTripMs);
+    } else if (now - watch.asked > Math.max(SILENT_MS, 2 * (roundTripMs ?? 0) + 250)) {
+      await this.#repair("Nothing arrives from the edge.");
+    }
+  }
+
+  /** ICE restarts until one brings the edge back, else a new call with the same microphone. */
+  async #repair(why) {
+    if (this.#repairing || !["connected", "reconnecting"].includes(this.#state) || !this.#line) return;
+    if (this.#options.reconnect === false) return this.#lost(this.#line, new FronthaulError("lost", `The connection to the edge was lost: ${why}`, "Connect again."));
+    this.#repairing = true;
+    const mine = this.#attempt;
+    const began = performance.now();
+    this.#become("reconnecting");
+    let kept = true;
+    let fault;
+    try {
+      for (let pause = 250; performance.now() - began < RECONNECT_MS; pause = Math.min(2 * pause, 4000)) {
+        try {
+          if (kept) {
+            const before = (await this.#line.traffic()).heard;
+            await this.#line.restart();
+            await this.#hears(before, mine);
+          } else {
+            await this.#dial();
+          }
+          if (this.#attempt !== mine) return;
+          this.#watchAnew();
+          this.#become("connected");
+          this.#tell("reconnected", { kept, ms: performance.now() - began, why });
+          return;
+        } catch (error) {
+          fault = error;
+          if (this.#attempt !== mine) return;
+          // The edge knows the call no more, or knows no restarts, or its path stays silent: a call of its own then.
+          const refused = error.status >= 400 && error.status !== 429 && error.status !== 503;
+          kept &&= !refused && performance.now() - began < RECONNECT_MS / 3 && this.#line.pc.connectionState !== "closed";
+        }
+        await Promise.race([sleep(Math.max(pause, Math.min(fault.retryAfterMs ?? 0, 4000))), new Promise((resolve) => addEventListener("online", resolve, { once: true }))]);
+        if (this.#attempt !== mine) return;
+      }
+    } finally {
+      this.#repairing = false;
+    }
+    this.#lost(this.#line, new FronthaulError("lost", `The connection to the edge was lost, and not found again in ${RECONNECT_MS / 1000} s: ${fault?.message ?? why}`, "Connect again.", { cause: fault }));
+  }
+
+  async #hears(before, mine) {
+    for (let waited = 0; waited < 2000; waited += 50) {
+      await sleep(50);
+      if (this.#attempt !== mine) return;
+      if ((await this.#line.traffic()).heard > before) return;
+    }
+    throw new FronthaulError("no_path", "The edge took the restart, but nothing arrives.", "");
+  }
+
+  #failed(line) {
+    if (this.#state === "connected") this.#repair("The browser lost the connection.");
+    else this.#lost(line, new FronthaulError("lost", "The connection to the edge was lost.", "Connect again."));
+  }
+
+  #lost(line, error) {
+    if (line !== this.#line) return;
+    // Before the click nobody misses it: the click dials anew.
+    if (this.#state === "ready") return this.close();
+    if (!["connected", "reconnecting"].includes(this.#state)) return;
+    this.#attempt = undefined;
+    this.#end();
+    this.#tell("error", error);
+    this.#become("idle");
+  }
+
+  /** Tells the transceiver how much later than received the user hears: it places interruptions by it. */
+  async #reportPlayout() {
+    if (this.#state !== "connected") return;
+    const { playoutDelayMs, roundTripMs } = await this.stats().catch(() => ({}));
+    if (playoutDelayMs === undefined) return;
+    const { told } = this.#playout;
+    this.#playout.delayMs = playoutDelayMs;
+    this.#tell("playout", { delayMs: playoutDelayMs });
+    if (told === undefined || Math.abs(told - playoutDelayMs) >= 10) this.#report(roundTripMs);
+  }
+
+  /** Sends the last delay that is known; the transport acknowledges it, so something is heard in any case. */
+  #report(roundTripMs) {
+    const { delayMs } = this.#playout;
+    const event = { type: "fronthaul.playout_delay" };
+    if (delayMs !== undefined) event.delay_ms = Math.round(delayMs);
+    if (roundTripMs !== undefined) event.round_trip_ms = Math.round(roundTripMs);
+    try {
+      this.send(event);
+      this.#playout.told = delayMs;
+    } catch {
+      // Between two lines there is nobody to tell; the next report comes in a second.
+    }
+  }
+
+  #become(state) {
+    this.#state = state;
+    this.#tell("state", state);
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}
+
+/** A call that is connected. */
+export async function connect(options) {
+  return new Call(options).connect();
+}
+
+/** Both results; what still comes when one has failed, or nobody wants them, is put away. */
+async function settled(microphone, line, unwanted) {
+  try {
+    const both = await Promise.all([microphone, line]);
+    if (unwanted()) throw new FronthaulError("closed", "The call was closed while it connected.", "Connect again.");
+    return both;
+  } catch (error) {
+    microphone.then((track) => track.stop(), () => {});
+    line.then((line) => line.close(), () => {});
+    throw error;
+  }
+}
+
+function callsUrl({ url, model }) {
+  const calls = new URL("/v1/realtime/calls", url);
+  if (model) calls.searchParams.set("model", model);
+  return calls.href;
+}
+
+const headersOf = ({ headers, token }) => ({ ...(token ? { Authorization: `Bearer ${token}` } : {}), ...headers });
+
+/** Posts an offer; gives the response if it took it. */
+async function ask(options, url, sdp, session, patience = HTTP_MS) {
+  const headers = headersOf(options);
+  let body = sdp;
+  if (session) {
+    body = new FormData();
+    body.set("sdp", sdp);
+    body.set("session", JSON.stringify(session));
+  } else {
+    headers["Content-Type"] = "application/sdp";
+  }
+  let response;
+  try {
+    response = await fetch(url, { method: "POST", headers, body, signal: AbortSignal.timeout(patience) });
+  } catch (cause) {
+    if (cause.name === "TimeoutError") throw new FronthaulError("edge_slow", `${options.url} did not answer within ${patience / 1000} s.`, "Check the network, then try again.", { cause });
+    const mixed = globalThis.isSecureContext && location.protocol === "https:" && options.url.startsWith("http:");
+    const fix = mixed ? "A page over HTTPS reaches only an edge over HTTPS." : "Is the edge running, and is its address right?";
+    throw new FronthaulError("edge_unreachable", `${options.url} does not answer HTTP.`, fix, { cause });
+  }
+  if (response.ok) return response;
+  const text = await response.text().catch(() => "");
+  let said = text.trim() || response.statusText;
+  try {
+    said = JSON.parse(text).error.message;
+  } catch {
+    // Not the API's error body: it is shown as it came.
+  }
+  const wait = Number(response.headers.get("Retry-After")) || undefined;
+  throw new FronthaulError("refused", `The edge refused the call (${response.status}): ${said}`, fixOf(response.status, wait), {
+    status: response.status,
+    retryAfterMs: wait && wait * 1000,
+  });
+}
+
+function fixOf(status, wait) {
+  const later = `Try again${wait ? ` in ${wait} s` : " later"}.`;
+  if (status === 401 || status === 403) return "Check the token.";
+  if (status === 404 || status === 410) return "Check the address; a call that is over needs a new one.";
+  if (status === 429) return `Too many calls from here at once. ${later}`;
+  if (status >= 500) return later;
+  return "The page sent something that the edge does not take: compare the versions of fronthaul.js and the edge.";
+}
+
+/** `UDP 192.0.2.7:3478` of each candidate. */
+const candidatesOf = (sdp) =>
+  [...sdp.matchAll(/^a=candidate:\S+ \d+ (\S+) \d+ (\S+) (\d+)/gm)].map(
+    ([, transport, address, port]) => `${transport.toUpperCase()} ${address.includes(":") ? `[${address}]` : address}:${port}`,
+  );
+
+/** RFC 9725 §4.6: `<turns:turn.example:5349?transport=tcp>; rel="ice-server"; username="u"; credential="c"`. */
+export function iceServersOf(link) {
+  return [...(link ?? "").matchAll(/<([^>]*)>((?:\s*;\s*[\w-]+\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]+))*)/g)].flatMap(([, url, rest]) => {
+    const params = Object.fromEntries(
+      [...rest.matchAll(/([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]+))/g)].map(([, name, quoted, bare]) => [name.toLowerCase(), quoted?.replace(/\\(.)/g, "$1") ?? bare]),
+    );
+    if (params.rel !== "ice-server") return [];
+    const { username, credential } = params;
+    return [{ urls: url, ...(username === undefined ? {} : { username, credential }) }];
+  });
+}
+
+function mediaDevices() {
+  if (navigator.mediaDevices) return navigator.mediaDevices;
+  throw new FronthaulError(
+    "insecure_context",
+    "Browsers give pages a microphone only over HTTPS or on localhost.",
+    "Open this page by one of these.",
+  );
+}
+
+function microphoneError(error) {
+  if (error instanceof FronthaulError) return error;
+  const known = {
+    NotAllowedError: ["microphone_denied", "The microphone was refused.", "Allow it for this page in the address bar, then connect again."],
+    NotFoundError: ["microphone_missing", "No microphone was found.", "Plug one in, then connect again."],
+    OverconstrainedError: ["microphone_missing", "The chosen microphone is not there.", "Choose another one."],
+    NotReadableError: ["microphone_busy", "The microphone is in use by another program.", "Close that, then connect again."],
+  };
+  const [code, reason, fix] = known[error.name] ?? ["microphone_failed", `The microphone could not be opened: ${error.message}.`, "Try another one."];
+  return new FronthaulError(code, reason, fix, { cause: error });
+}
+
+const asError = (error) =>
+  error instanceof FronthaulError ? error : new FronthaulError("unexpected", `Something unexpected happened: ${error.message}.`, "Reload the page; tell us if it stays.", { cause: error });
