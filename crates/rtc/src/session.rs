@@ -37,7 +37,7 @@ use crate::sdp::{Credentials, Fragment, OfferError, Renewal, Renewed};
 use crate::sped::Sped;
 use crate::stun::IntegrityKey;
 use crate::{Candidate, Class, Discard, Identity, Offer, Setup, classify, srtp};
-use handshake::{HOLD, Held, SPED_ROUND_TRIP};
+use handshake::{AMPLIFICATION, HOLD, Held, SPED_ROUND_TRIP};
 use media::{Kind, Media};
 
 /// Between two SSRCs of one client that its driver is told.
@@ -121,7 +121,7 @@ impl Session {
             agent: Agent::new(now, key, &setup.local_ufrag, timings),
             dtls,
             dtls_active: setup.dtls_active,
-            sped: Sped::new(setup.sped),
+            sped: Sped::new(),
             sctp,
             media: Media::new(now, setup.audio.clone(), &seed),
             handshake_path: None,
@@ -378,11 +378,17 @@ impl Session {
     /// can carry what DTLS says to it.
     fn check(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
         let mut response = Vec::with_capacity(128);
-        let (sped, dtls) = (&mut self.sped, &mut self.dtls);
+        let (sped, dtls, active) = (&mut self.sped, &mut self.dtls, self.dtls_active);
         let (mut taken, mut flight) = (None, false);
+        let own = self.handshake_path.is_none_or(|own| own == path);
+        let most = if own { usize::MAX } else { AMPLIFICATION * datagram.len() };
         let outcome = self.agent.handle_check(now, path, datagram, &mut response, |check, response| {
-            taken = sped.handle_check(check).map(|datagram| handshake::take(now, sped, dtls, datagram, true));
-            if let Some(carried) = sped.write(response) {
+            taken = sped.handle_check(check).map(|datagram| handshake::take(now, sped, dtls, active, datagram, true));
+            if sped.is_on() && active && dtls.is_untouched() {
+                dtls.start(now);
+                sped.capture(dtls.datagrams());
+            }
+            if let Some(carried) = sped.write(response, most) {
                 dtls.withdraw(carried);
                 flight = true;
             }
@@ -424,7 +430,7 @@ impl Session {
             // A client sends its first flight by itself once a response reached it: at least the round trip lies between.
             self.dtls.expect_round_trip(now.saturating_duration_since(answered));
         }
-        handshake::take(now, &mut self.sped, &mut self.dtls, datagram, false)?;
+        handshake::take(now, &mut self.sped, &mut self.dtls, self.dtls_active, datagram, false)?;
         if !self.media.started() {
             self.handshake_path = Some(path);
         }

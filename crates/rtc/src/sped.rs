@@ -9,7 +9,7 @@
 //! # Run loop
 //!
 //! For each authenticated check [`Sped::handle_check`], which may return a datagram for DTLS; then [`Sped::capture`] with what
-//! DTLS has to say to it, and [`Sped::write`] for the response. DTLS datagrams that came by themselves are
+//! DTLS has to say to it or begins with, and [`Sped::write`] for the response. DTLS datagrams that came by themselves are
 //! [`Sped::received`] too, and what DTLS sends because of them, or of its timer, is captured as well as sent.
 //!
 //! # Invariant
@@ -23,8 +23,12 @@
 //! ```text
 //! Tentative --either attribute--> Confirmed --handshake done--> Pending --client's checks carry no DATA--> Complete
 //!     |                                                            |         and our flight is acknowledged
-//!     +--neither attribute--> Off <--never agreed                  +--neither attribute-------------------> Complete
+//!     +--neither attribute--> Off                                  +--neither attribute-------------------> Complete
 //! ```
+//!
+//! What offer and answer agreed decides the DTLS role ([`crate::sdp`]), not the state: a client may have lost the answer's
+//! word for it and leave it, or the offer's and use it (libwebrtc looks at its own offer alone, and one that is answered
+//! with neither attribute stalls for 200 ms). What it does in its first check tells both apart.
 //!
 //! While `Confirmed`, a response without a datagram to carry has an empty DATA: a client whose own handshake is done
 //! takes ACK alone for the end of it all, and would forget its last flight although it was lost.
@@ -50,13 +54,16 @@ const PENDING_MAX: usize = 4;
 /// Length of a STUN message's attributes up to the end of DATA: 1200 bytes less MESSAGE-INTEGRITY and FINGERPRINT.
 const LENGTH_MAX: usize = 1168;
 
+/// MESSAGE-INTEGRITY and FINGERPRINT.
+const SEAL: usize = 24 + 8;
+
 /// ChangeCipherSpec and handshake messages in the clear: with one of them begins each flight.
 const FLIGHT_STARTS: [u8; 2] = [20, 22];
 
 /// What this end knows of the other's use of SPED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Agreed, and nothing heard yet.
+    /// Nothing heard yet.
     Tentative,
     /// The client uses it.
     Confirmed,
@@ -80,10 +87,13 @@ pub(crate) struct Sped {
 }
 
 impl Sped {
-    /// `agreed`: the offer asked for it and the answer says so.
-    pub(crate) fn new(agreed: bool) -> Self {
-        let state = if agreed { State::Tentative } else { State::Off };
-        Self { state, received: Vec::new(), pending: Vec::new(), used: false }
+    pub(crate) fn new() -> Self {
+        Self { state: State::Tentative, received: Vec::new(), pending: Vec::new(), used: false }
+    }
+
+    /// Whether the client uses it, so far.
+    pub(crate) fn is_on(&self) -> bool {
+        matches!(self.state, State::Confirmed | State::Pending)
     }
 
     /// Whether the client's part of the handshake came in its checks.
@@ -147,13 +157,13 @@ impl Sped {
         self.pending = datagrams.take(PENDING_MAX).map(<[u8]>::to_vec).collect();
     }
 
-    /// DTLS is connected. Of DTLS 1.3 the client sends the last flight, which proves that ours arrived; of 1.2 we do, and it
-    /// waits to be acknowledged.
-    pub(crate) fn handshake_done(&mut self, dtls13: bool) {
+    /// DTLS is connected. The last flight is that of 1.3's DTLS client and of 1.2's server. If it is `ours` it waits to be
+    /// acknowledged; if not it proves that ours arrived.
+    pub(crate) fn handshake_done(&mut self, ours: bool) {
         if matches!(self.state, State::Complete | State::Off) {
             return;
         }
-        if dtls13 {
+        if !ours {
             self.pending.clear();
         }
         self.state = State::Pending;
@@ -167,8 +177,8 @@ impl Sped {
     }
 
     /// Appends to a response what it is to carry, and returns the datagram among it: the next of our flight, in turn, if it
-    /// fits.
-    pub(crate) fn write(&mut self, out: &mut Vec<u8>) -> Option<&[u8]> {
+    /// fits, also into `most` bytes that the whole response may have.
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, most: usize) -> Option<&[u8]> {
         if matches!(self.state, State::Complete | State::Off) {
             return None;
         }
@@ -177,7 +187,8 @@ impl Sped {
             ack.copy_from_slice(&hash.to_be_bytes());
         }
         append(out, attribute::SPED_ACK, &[&acks[..4 * self.received.len().min(ACKS_MAX)]]);
-        let room = LENGTH_MAX.saturating_sub(out.len() - HEADER + 4);
+        let length_max = LENGTH_MAX.min(most.saturating_sub(HEADER + SEAL));
+        let room = length_max.saturating_sub(out.len() - HEADER + 4);
         let Some(at) = self.pending.iter().position(|datagram| datagram.len() <= room) else {
             if self.state == State::Confirmed {
                 append(out, attribute::SPED_DATA, &[]);

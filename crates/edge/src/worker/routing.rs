@@ -179,8 +179,11 @@ impl Worker {
         if route.edge != self.config.edge {
             return self.route_to_peer(route.edge, &check, hop);
         }
-        if let Some(key) = self.by_id.get(&route.session) {
-            return Ok(Destination::Mine(*key));
+        if let Some(key) = self.by_id.get(&route.session).copied() {
+            // DTLS that rides on a check costs what it does by itself.
+            let carries = check.sped_data().is_some_and(|datagram| !datagram.is_empty());
+            let waits = carries && self.is_in_setup(key) && !self.setup.step();
+            return Ok(if waits { Destination::Later } else { Destination::Mine(key) });
         }
         let entry = self.directory.get(route.session).ok_or(Discard::UnknownSession)?;
         if entry.owner() == Owner::Unclaimed {

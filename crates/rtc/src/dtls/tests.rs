@@ -1,5 +1,7 @@
 //! Two ends of our own, and an end of the engine's, in virtual time.
 
+mod hello;
+
 use std::sync::Arc;
 
 use super::*;

@@ -15,6 +15,10 @@ pub(super) const HOLD: Duration = Duration::from_millis(4);
 /// every 50 ms or so; sending it by itself is the way out when they stop.
 pub(super) const SPED_ROUND_TRIP: Duration = Duration::from_millis(200);
 
+/// How many times as long as a check from any but the handshake's own path its response may be (RFC 9000 §8.1 has the same):
+/// somebody may have recorded it and send it from the address of somebody else's.
+pub(super) const AMPLIFICATION: usize = 3;
+
 /// Data kept that came in the pause; the client's SCTP sends one packet and waits.
 const HELD_DATA_MAX: usize = 4;
 
@@ -40,11 +44,13 @@ impl Held {
     }
 }
 
-/// Gives DTLS a datagram that a check `carried` or that came by itself, and SPED what follows from it.
+/// Gives DTLS a datagram that a check `carried` or that came by itself, and SPED what follows from it. `active`: we are the
+/// DTLS client.
 pub(super) fn take(
     now: Instant,
     sped: &mut Sped,
     dtls: &mut Dtls,
+    active: bool,
     datagram: &[u8],
     carried: bool,
 ) -> Result<(), Discard> {
@@ -56,7 +62,7 @@ pub(super) fn take(
     if !connected {
         sped.capture(dtls.datagrams());
         if let Some(version) = dtls.connected_version() {
-            sped.handshake_done(version == DTLS13);
+            sped.handshake_done(active == (version == DTLS13));
         }
     }
     Ok(())

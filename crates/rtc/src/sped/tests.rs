@@ -39,7 +39,7 @@ const NOTHING: Carried = Carried { acks: None, data: None };
 
 fn response(sped: &mut Sped) -> Carried {
     let mut out = vec![0; HEADER + 12];
-    let written = sped.write(&mut out).map(<[u8]>::to_vec);
+    let written = sped.write(&mut out, usize::MAX).map(<[u8]>::to_vec);
     let mut carried = NOTHING;
     let mut rest = &out[HEADER + 12..];
     while !rest.is_empty() {
@@ -67,7 +67,7 @@ fn flight(sped: &mut Sped, numbers: &[u8]) -> Vec<Vec<u8>> {
 
 /// With the ClientHello, 1, taken.
 fn confirmed() -> Sped {
-    let mut sped = Sped::new(true);
+    let mut sped = Sped::new();
     assert_eq!(check(&mut sped, Some(&handshake(1)), Some(&[])), Some(handshake(1)));
     sped.received(&handshake(1), true);
     sped
@@ -83,16 +83,8 @@ fn the_hash_is_that_of_zlib() {
 }
 
 #[test]
-fn unless_agreed_nothing_is_taken_and_nothing_carried() {
-    let mut sped = Sped::new(false);
-    assert_eq!(check(&mut sped, Some(&handshake(1)), Some(&[])), None);
-    flight(&mut sped, &[2]);
-    assert_eq!(response(&mut sped), NOTHING);
-}
-
-#[test]
 fn a_first_check_with_neither_attribute_turns_it_off_for_good() {
-    let mut sped = Sped::new(true);
+    let mut sped = Sped::new();
     assert_eq!(check(&mut sped, None, None), None);
     assert_eq!(response(&mut sped), NOTHING);
     assert_eq!(check(&mut sped, Some(&handshake(1)), Some(&[])), None);
@@ -103,7 +95,7 @@ fn a_first_check_with_neither_attribute_turns_it_off_for_good() {
 #[test]
 fn either_attribute_alone_confirms_it() {
     for (data, acks) in [(Some(&handshake(1)[..]), None), (None, Some(&[][..]))] {
-        let mut sped = Sped::new(true);
+        let mut sped = Sped::new();
         check(&mut sped, data, acks);
         assert_eq!(response(&mut sped), Carried { acks: Some(vec![]), data: Some(vec![]) });
         assert_eq!(check(&mut sped, None, None), None);
@@ -125,7 +117,7 @@ fn the_bytes_are_those_of_the_wire_format() {
     let short = [22, 0xFE, 0xFD, 7, 7];
     sped.capture([&short[..]].into_iter());
     let mut out = vec![0; HEADER];
-    sped.write(&mut out);
+    sped.write(&mut out, usize::MAX);
     let expected = [&[0xC0, 0x71, 0, 4][..], &hash(1).to_be_bytes(), &[0xC0, 0x70, 0, 5], &short, &[0; 3]].concat();
     assert_eq!(out[HEADER..], expected);
 }
@@ -141,7 +133,7 @@ fn a_datagram_is_given_to_dtls_once() {
 /// What DTLS dropped must not be acknowledged, or it never comes again.
 #[test]
 fn a_datagram_that_dtls_dropped_is_given_to_it_again() {
-    let mut sped = Sped::new(true);
+    let mut sped = Sped::new();
     for _ in 0..2 {
         assert_eq!(check(&mut sped, Some(&handshake(1)), Some(&[])), Some(handshake(1)));
         assert_eq!(response(&mut sped).acks, Some(vec![]));
@@ -192,13 +184,13 @@ fn a_fresh_flight_replaces_the_former_and_an_acknowledgement_does_not() {
 }
 
 #[test]
-fn of_dtls_13_the_clients_last_flight_proves_ours_and_is_acknowledged_until_it_comes_no_more() {
+fn a_last_flight_of_the_clients_proves_ours_and_is_acknowledged_until_it_comes_no_more() {
     let mut sped = confirmed();
     flight(&mut sped, &[2]);
     response(&mut sped);
     check(&mut sped, Some(&handshake(3)), Some(&[]));
     sped.received(&handshake(3), true);
-    sped.handshake_done(true);
+    sped.handshake_done(false);
     let acks = Some(vec![hash(1), hash(3)]);
     assert_eq!(response(&mut sped), Carried { acks: acks.clone(), data: None });
     // The response was lost.
@@ -210,10 +202,10 @@ fn of_dtls_13_the_clients_last_flight_proves_ours_and_is_acknowledged_until_it_c
 }
 
 #[test]
-fn of_dtls_12_our_last_flight_is_carried_until_it_is_acknowledged() {
+fn a_last_flight_of_ours_is_carried_until_it_is_acknowledged() {
     let mut sped = confirmed();
     let last = flight(&mut sped, &[4]);
-    sped.handshake_done(false);
+    sped.handshake_done(true);
     for _ in 0..2 {
         check(&mut sped, None, Some(&[]));
         assert_eq!(response(&mut sped).data, Some(last[0].clone()));
@@ -228,7 +220,7 @@ fn data_or_media_of_the_clients_acknowledges_our_last_flight() {
     flight(&mut sped, &[4]);
     sped.heard();
     assert!(response(&mut sped).data.is_some(), "not while the handshake lasts");
-    sped.handshake_done(false);
+    sped.handshake_done(true);
     sped.heard();
     assert_eq!(response(&mut sped), Carried { acks: Some(vec![hash(1)]), data: None });
 }
@@ -237,7 +229,7 @@ fn data_or_media_of_the_clients_acknowledges_our_last_flight() {
 fn a_client_that_is_complete_completes_us() {
     let mut sped = confirmed();
     flight(&mut sped, &[4]);
-    sped.handshake_done(false);
+    sped.handshake_done(true);
     check(&mut sped, None, None);
     assert_eq!(response(&mut sped), NOTHING);
 }
@@ -252,6 +244,19 @@ fn a_datagram_rides_on_a_response_up_to_the_limit_exactly() {
         let large = [&handshake(2)[..], &vec![7; length - handshake(2).len()]].concat();
         sped.capture([large.as_slice(), &handshake(3)].into_iter());
         assert_eq!(response(&mut sped).data, Some(if fits { large } else { handshake(3) }));
+    }
+}
+
+/// A check of `most / 3` bytes from anywhere may be one that somebody recorded.
+#[test]
+fn a_response_that_may_have_fewer_bytes_carries_nothing_larger() {
+    let mut sped = confirmed();
+    let ours = flight(&mut sped, &[2]).remove(0);
+    // Header, ACK of one hash, DATA, its padding, MESSAGE-INTEGRITY and FINGERPRINT.
+    let needs = 20 + 8 + 4 + ours.len() + 32;
+    for (most, carries) in [(needs, true), (needs - 1, false), (0, false)] {
+        let mut out = vec![0; HEADER];
+        assert_eq!(sped.write(&mut out, most).is_some(), carries, "{most}");
     }
 }
 

@@ -155,13 +155,26 @@ fn a_client_that_never_uses_it_connects_as_if_it_had_not_been_agreed() {
     assert!(stun(&world, Way::Down).iter().all(|(_, response)| attribute(response, ACK).is_none()));
 }
 
-/// The offer lost its ice-options, and the answer came to have them.
+/// The offer lost its ice-options: libwebrtc uses it all the same.
 #[test]
-fn a_client_that_uses_it_alone_connects_as_if_it_had_not() {
-    let without = connected(&Plan { client: false, server: false, ..Plan::default() });
+fn a_client_that_uses_it_alone_is_answered_in_kind() {
     let world = connected(&Plan { server: false, ..Plan::default() });
-    assert_eq!(world.client.connected, without.client.connected);
-    assert_eq!(world.client.state, State::Off);
+    assert_eq!(world.client.connected, Some(RTT));
+    assert_eq!(world.server_connected(), Some((RTT * 3 / 2, true)));
+}
+
+/// Then the answer made us the DTLS client.
+#[test]
+fn our_client_hello_rides_on_the_first_response_to_a_client_that_uses_it() {
+    for dtls12 in [false, true] {
+        let without = connected(&Plan { client: false, server: false, active: true, dtls12, ..Plan::default() });
+        let mut world = connected(&Plan { server: false, active: true, dtls12, ..Plan::default() });
+        assert_eq!(world.client.connected, without.client.connected, "1.2: {dtls12}");
+        let first = stun(&world, Way::Down).remove(0).1;
+        assert_eq!(attribute(&first, DATA).map(|data| data[13]), Some(1), "1.2: {dtls12}");
+        world.run(2 * SECOND);
+        assert_eq!(world.client.state, State::Complete, "1.2: {dtls12}");
+    }
 }
 
 /// Beneath a millisecond of round trip the pause after the response is all there is between us and our downlink.
@@ -207,6 +220,29 @@ fn a_forged_check_reaches_no_dtls() {
     assert_eq!(world.discards, [Discard::StunIntegrity]);
     assert!(world.sent.iter().all(|(_, way, _)| *way == Way::Up));
     world.until(SECOND, World::both_connected);
+}
+
+/// A recorded check, sent again from the address of somebody else's, must not send much there.
+#[test]
+fn a_replayed_check_draws_at_most_three_times_its_bytes() {
+    let mut world = World::new(&Plan::default());
+    // The client never hears of our flight, so it stays to be carried.
+    world.lose = Box::new(|way, _| way == Way::Down);
+    world.run(RTT);
+    let small = Request::browser().with(ACK, &[]).sealed();
+    world.deliver_up(&small);
+    assert!(world.sent.last().unwrap().2.len() > 3 * small.len(), "the client's own path has it");
+    let hello = stun(&world, Way::Up).remove(0).1;
+    for check in [small, hello] {
+        world.deliver_from(std::net::SocketAddr::from(([203, 0, 113, 5], 53)), &check);
+        let (_, _, response) = world.sent.last().unwrap();
+        assert!(
+            attribute(response, ACK).is_some() && response.len() <= 3 * check.len(),
+            "{} to {}",
+            response.len(),
+            check.len()
+        );
+    }
 }
 
 /// What the true client may put there by mistake or malice: counted or ignored, answered as a check, and no panic. It may

@@ -1,5 +1,6 @@
 //! A client with SPED as libwebrtc has it, over a bare DTLS engine, and one session at the other end of two wires.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) client: bool,
     /// The session has.
     pub(crate) server: bool,
+    /// The session is the DTLS client.
+    pub(crate) active: bool,
     pub(crate) dtls12: bool,
     pub(crate) hello: Hello,
     /// When the client's DTLS first sends a flight again by itself.
@@ -57,14 +60,25 @@ impl Default for Plan {
     fn default() -> Self {
         let wire = Conditions { delay: Duration::from_millis(50), ..Conditions::default() };
         let (hello, patience) = (Hello::Whole, Duration::from_millis(400));
-        Self { client: true, server: true, dtls12: false, hello, patience, seed: 7, up: wire, down: wire }
+        Self {
+            client: true,
+            server: true,
+            active: false,
+            dtls12: false,
+            hello,
+            patience,
+            seed: 7,
+            up: wire,
+            down: wire,
+        }
     }
 }
 
 pub(crate) struct Client {
     engine: dimpl::Dtls,
     hello: Hello,
-    dtls12: bool,
+    /// The handshake's last flight is the session's.
+    answered: bool,
     pub(crate) state: State,
     pending: Vec<Vec<u8>>,
     next: usize,
@@ -96,7 +110,7 @@ impl World {
         let (up, down) = (sim.add_wire(plan.up), sim.add_wire(plan.down));
         let now = sim.now();
         let certificate = generate_self_signed_certificate().unwrap();
-        let setup = setup(&certificate.fingerprint_str(), plan.server);
+        let setup = setup(&certificate.fingerprint_str(), plan.server, plan.active);
         let config = dimpl::Config::builder()
             .mtu(900)
             .flight_start_rto(plan.patience)
@@ -108,12 +122,14 @@ impl World {
             true => dimpl::Dtls::new_12(Arc::new(config), certificate, now),
             false => dimpl::Dtls::new_auto(Arc::new(config), certificate, now),
         };
-        engine.set_active(true);
+        if !plan.active {
+            engine.set_active(true);
+        }
         engine.handle_timeout(now).unwrap();
         let client = Client {
             engine,
             hello: plan.hello,
-            dtls12: plan.dtls12,
+            answered: plan.dtls12 != plan.active,
             state: if plan.client { State::Tentative } else { State::Off },
             pending: Vec::new(),
             next: 0,
@@ -198,7 +214,11 @@ impl World {
     }
 
     pub(crate) fn deliver_up(&mut self, datagram: &[u8]) {
-        let path = Path::udp(server_address(), client_address());
+        self.deliver_from(client_address(), datagram);
+    }
+
+    pub(crate) fn deliver_from(&mut self, source: SocketAddr, datagram: &[u8]) {
+        let path = Path::udp(server_address(), source);
         let mut datagram = datagram.to_vec();
         if let Input::Discarded(discard) = self.server.handle_datagram(self.sim.now(), path, &mut datagram) {
             self.discards.push(discard);
@@ -290,8 +310,8 @@ impl World {
             if self.client.state != State::Off {
                 self.client.state = State::Pending;
             }
-            if self.client.dtls12 {
-                // The flight that completed it answers all of the client's.
+            if self.client.answered {
+                // The flight that completed it is an answer to the client's.
                 self.client.pending.clear();
             }
         }
@@ -361,12 +381,13 @@ impl Client {
 }
 
 /// The session's side of the agreement.
-fn setup(fingerprint: &str, sped: bool) -> Setup {
+fn setup(fingerprint: &str, sped: bool, active: bool) -> Setup {
+    let role = if active { "passive" } else { "active" };
     let options = if sped { "a=ice-options:trickle googspedv1\r\n" } else { "" };
     let offer = format!(
         "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns=-\r\nt=0 0\r\nm=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\na=rtcp-mux\r\n\
          a=rtpmap:111 opus/48000/2\r\na=ice-ufrag:cli+/\r\na=ice-pwd:abcdefghijklmnopqrstuv\r\n\
-         a=fingerprint:sha-256 {fingerprint}\r\na=setup:active\r\n{options}"
+         a=fingerprint:sha-256 {fingerprint}\r\na=setup:{role}\r\n{options}"
     );
     let local = LocalDescription {
         ufrag: LOCAL_UFRAG.to_owned(),
@@ -378,7 +399,7 @@ fn setup(fingerprint: &str, sped: bool) -> Setup {
         sctp_init: rtc::sdp::SctpInit::Fresh,
     };
     let setup = Offer::parse(&offer).unwrap().accept(&local).setup;
-    assert_eq!((setup.sped, setup.dtls_active), (sped, false));
+    assert_eq!((setup.sped, setup.dtls_active), (sped, active));
     setup
 }
 
