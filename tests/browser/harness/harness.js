@@ -7,8 +7,8 @@ class Call {
   recorded = [[], []];
   marks = {};
 
-  /** Connects. `port` replaces the port of the answer's candidates, so that a proxy can stand in between. */
-  async connect({ url, model, port }) {
+  /** Connects. `port`, and `address`, replace those of the answer's candidates, so that a proxy can stand in between. */
+  async connect({ url, model, port, address }) {
     this.context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
     await this.context.audioWorklet.addModule("recorder.js");
     this.recorder = new AudioWorkletNode(this.context, "recorder", { numberOfInputs: 2, numberOfOutputs: 0 });
@@ -44,10 +44,37 @@ class Call {
     const answer = await response.text();
     if (response.status !== 201) throw new Error(`${response.status}: ${answer}`);
     this.location = response.headers.get("Location");
-    const sdp = port ? answer.replace(/^(a=candidate:\S+ \d+ \S+ \d+ \S+) \d+/gm, `$1 ${port}`) : answer;
+    const behind = (_, head, ip) => `${head} ${address ?? ip} ${port}`;
+    this.via = (text) => (port ? text.replace(/^(a=candidate:\S+ \d+ \S+ \d+) (\S+) \d+/gm, behind) : text);
+    const sdp = this.via(answer);
     await pc.setRemoteDescription({ type: "answer", sdp });
     await opened;
     return { location: this.location, opened: performance.now() - started, answer };
+  }
+
+  /** Restarts ICE by a later offer at the call's Location; gives the answer. */
+  async restart(url) {
+    await this.pc.setLocalDescription(await this.pc.createOffer({ iceRestart: true }));
+    const response = await fetch(new URL(this.location, url), {
+      method: "POST",
+      headers: { "Content-Type": "application/sdp" },
+      body: this.pc.localDescription.sdp,
+    });
+    const answer = await response.text();
+    if (response.status !== 200) throw new Error(`${response.status}: ${answer}`);
+    await this.pc.setRemoteDescription({ type: "answer", sdp: this.via(answer) });
+    return answer;
+  }
+
+  /** Notes each 10 ms how many audio packets have come; `received()` gives `[[at, packets], ...]`. */
+  watch() {
+    this.counts = [];
+    const look = async () => {
+      const inbound = (await this.stats()).find(({ type, kind }) => type === "inbound-rtp" && kind === "audio");
+      this.counts.push([performance.timeOrigin + performance.now(), inbound?.packetsReceived ?? 0]);
+      this.watching = setTimeout(look, 10);
+    };
+    look();
   }
 
   /** Seconds of audio recorded so far. */
@@ -80,6 +107,7 @@ class Call {
   }
 
   hangUp() {
+    clearTimeout(this.watching);
     this.pc.close();
     this.microphone.getTracks().forEach((track) => track.stop());
   }

@@ -10,7 +10,7 @@ import { writeWav } from "./speech.mjs";
 const TYPES = { html: "text/html", js: "text/javascript" };
 
 /** Serves the harness on a port of its own, so that calls to the edge are cross-origin as in production. */
-async function serveHarness() {
+export async function serveHarness() {
   const server = createServer((request, response) => {
     const name = request.url === "/" ? "index.html" : request.url.slice(1);
     try {
