@@ -137,12 +137,17 @@ fn a_batch_of_first_checks_claims_one_session_per_turn_and_all_in_the_end() {
 
 /// A session claimed by one check, not connected; where its client is.
 fn claimed_only(crowd: &mut Crowd) -> SocketAddr {
+    claimed_by_check(crowd).0
+}
+
+/// And the check.
+fn claimed_by_check(crowd: &mut Crowd) -> (SocketAddr, Vec<u8>) {
     let before = crowd.worker.gauges().sessions;
     let (from, mut check) = first_check(crowd);
     let path = Path::udp(edge(), from);
     crowd.turn(|costs| &mut costs.control, |worker, now, unix| worker.handle_datagram(now, unix, path, &mut check));
     assert_eq!(crowd.worker.gauges().sessions, before + 1);
-    from
+    (from, check)
 }
 
 fn first_check(crowd: &mut Crowd) -> (SocketAddr, Vec<u8>) {
@@ -155,6 +160,34 @@ fn first_check(crowd: &mut Crowd) -> (SocketAddr, Vec<u8>) {
 
 /// A record that no handshake takes.
 const JUNK_DTLS: [u8; 60] = [22; 60];
+
+/// With `dtls` in it, ahead of all else. Its integrity is gone, which a session would find; its way there is another thing.
+fn carrying(check: &[u8], dtls: &[u8]) -> Vec<u8> {
+    let (header, attributes) = check.split_at(20);
+    let length = u8::try_from(dtls.len()).unwrap();
+    // Without FINGERPRINT, the last one.
+    let mut forged = [header, &[0xC0, 0x70, 0, length], dtls, &attributes[..attributes.len() - 8]].concat();
+    let stated = u16::try_from(forged.len() - 20).unwrap();
+    forged[2..4].copy_from_slice(&stated.to_be_bytes());
+    forged
+}
+
+#[test]
+fn dtls_that_rides_on_checks_takes_its_turn_as_well() {
+    for (dtls, dropped) in [(&JUNK_DTLS[..], 295), (&[], 0)] {
+        let mut crowd = Crowd::new(10);
+        let (from, check) = claimed_by_check(&mut crowd);
+        let path = Path::udp(edge(), from);
+        let carrying = carrying(&check, dtls);
+        crowd.turn(
+            |costs| &mut costs.control,
+            |worker, now, unix| {
+                (0..300).for_each(|_| worker.handle_datagram(now, unix, path, &mut carrying.clone()));
+            },
+        );
+        assert_eq!(crowd.worker.stats().discarded(Discard::SetupQueue), dropped, "{} bytes", dtls.len());
+    }
+}
 
 #[test]
 fn one_client_in_set_up_holds_four_places_of_the_queue_whatever_it_sends() {
@@ -191,19 +224,20 @@ fn one_client_in_set_up_holds_four_places_of_the_queue_whatever_it_sends() {
 fn dtls_of_a_session_in_set_up_pays_and_that_of_a_connected_one_does_not() {
     let mut crowd = Crowd::with_limits(10, Limits { per_source: 100, per_worker: 10_000 });
     crowd.join("echo");
-    let attacker = claimed_only(&mut crowd);
+    let (attacker, check) = claimed_by_check(&mut crowd);
+    let forms = [JUNK_DTLS.to_vec(), carrying(&check, &JUNK_DTLS)];
     // It goes no further.
     crowd.clients.pop();
     let before = crowd.worker.stats().discarded(Discard::OverBudget);
-    for _ in 0..1000 {
-        forge(&mut crowd, attacker, &JUNK_DTLS);
+    for sent in 0..1000 {
+        forge(&mut crowd, attacker, &forms[sent % 2]);
     }
     let refused = crowd.worker.stats().discarded(Discard::OverBudget) - before;
     assert!((900..=1000).contains(&refused), "{refused}");
     // From the same address, a bucket that holds nothing.
     crowd.clients[0].say("still there");
-    for _ in 0..50 {
-        forge(&mut crowd, attacker, &JUNK_DTLS);
+    for sent in 0..50 {
+        forge(&mut crowd, attacker, &forms[sent % 2]);
         crowd.run_for(Duration::from_millis(1));
     }
     assert_eq!(crowd.clients[0].messages.last().unwrap(), "still there");

@@ -74,7 +74,7 @@ impl Worker {
             Class::Stun if hop == Hop::Network && !self.setup.is_served() && !self.admits(now, &path) => {
                 Err(Discard::OverBudget)
             }
-            Class::Stun => self.route_check(now, unix_seconds, datagram, hop),
+            Class::Stun => self.route_check(now, unix_seconds, &path, datagram, hop),
             Class::Unknown => Err(Discard::Rtc(rtc::Discard::UnknownProtocol)),
             Class::Dtls | Class::Rtp | Class::Rtcp => match self.paths.get(&path) {
                 Some(key) => Ok(Destination::Mine(*key)),
@@ -171,6 +171,7 @@ impl Worker {
         &mut self,
         now: Instant,
         unix_seconds: u32,
+        path: &Path,
         datagram: &[u8],
         hop: Hop,
     ) -> Result<Destination, Discard> {
@@ -180,10 +181,15 @@ impl Worker {
             return self.route_to_peer(route.edge, &check, hop);
         }
         if let Some(key) = self.by_id.get(&route.session).copied() {
-            // DTLS that rides on a check costs what it does by itself.
             let carries = check.sped_data().is_some_and(|datagram| !datagram.is_empty());
-            let waits = carries && self.is_in_setup(key) && !self.setup.step();
-            return Ok(if waits { Destination::Later } else { Destination::Mine(key) });
+            if !carries || !self.is_in_setup(key) {
+                return Ok(Destination::Mine(key));
+            }
+            // DTLS that rides on a check costs what it does by itself, and pays as much.
+            if !self.setup.is_served() && !self.budget.take(now, path.remote.ip()) {
+                return Err(Discard::OverBudget);
+            }
+            return Ok(if self.setup.step() { Destination::Mine(key) } else { Destination::Later });
         }
         let entry = self.directory.get(route.session).ok_or(Discard::UnknownSession)?;
         if entry.owner() == Owner::Unclaimed {
