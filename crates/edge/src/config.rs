@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use crate::keys::KeySource;
 use crate::signaling::ECHO;
+use crate::tickets::Terms;
 use crate::worker::budget;
 
 /// Everything that can be set. Each key's effect and cost stand in `deploy/edge.toml`, which equals the defaults.
@@ -64,10 +65,28 @@ pub struct Config {
     pub transceivers: Vec<TransceiverConfig>,
     /// The other edges of the PoP. Defaults to none.
     pub peers: Vec<PeerConfig>,
+    /// Tickets of instant calls.
+    pub tickets: TicketConfig,
     /// What strangers may cost.
     pub limits: Limits,
     /// Log lines.
     pub log: daemon::log::Config,
+}
+
+/// What tickets of instant calls grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TicketConfig {
+    /// From the issue of a ticket to its click. Defaults to 60000.
+    pub lifetime_ms: u64,
+    /// Longest duration of a call that came by a ticket, rounded up to 10 s; 0 for no limit. Defaults to 3600000.
+    pub max_call_ms: u64,
+}
+
+impl Default for TicketConfig {
+    fn default() -> Self {
+        Self { lifetime_ms: 60_000, max_call_ms: 3_600_000 }
+    }
 }
 
 /// What strangers may cost, each per second.
@@ -143,6 +162,7 @@ impl Default for Config {
             models: ["echo", "loopback", "parrot"].map(|name| (name.to_owned(), name.to_owned())).into(),
             transceivers: vec![TransceiverConfig { id: 1, address: local(7443) }],
             peers: Vec::new(),
+            tickets: TicketConfig::default(),
             limits: Limits::default(),
             log: daemon::log::Config::default(),
         }
@@ -199,6 +219,21 @@ impl daemon::config::Checked for Config {
             let reason = "nobody could set up a call";
             problems.require(value > 0, key, value, reason, "choose 1 or more; the defaults are generous");
         }
+        let TicketConfig { lifetime_ms, max_call_ms } = self.tickets;
+        problems.require(
+            (1_000..=600_000).contains(&lifetime_ms),
+            "tickets.lifetime_ms",
+            lifetime_ms,
+            "used tickets are remembered that long, and pages renew theirs",
+            "choose 1000 to 600000",
+        );
+        problems.require(
+            max_call_ms == 0 || (10_000..=86_400_000).contains(&max_call_ms),
+            "tickets.max_call_ms",
+            max_call_ms,
+            "shorter than 10 s, in which tickets count, or longer than a day",
+            "choose 10000 to 86400000, or 0 for no limit",
+        );
         self.check_models(problems);
         self.check_transceivers(problems);
         self.check_peers(problems);
@@ -256,6 +291,14 @@ impl Config {
             consent_timeout: Duration::from_millis(self.consent_timeout_ms),
             ..rtc::Config::default()
         }
+    }
+
+    /// What tickets grant.
+    #[must_use]
+    pub fn ticket_terms(&self) -> Terms {
+        let in_units = |ms: u64, unit: u64| u16::try_from(ms.div_ceil(unit)).unwrap_or(u16::MAX);
+        let TicketConfig { lifetime_ms, max_call_ms } = self.tickets;
+        Terms { lifetime_seconds: in_units(lifetime_ms, 1000), max_call_tens: in_units(max_call_ms, 10_000) }
     }
 
     /// What strangers may cost each worker.

@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use crate::keys::PopKeys;
 use crate::renew::{self, Ask, Change, Changed, Minting, PendingCall, Refusal, Versions};
 use crate::seats::Seat;
+use crate::tickets::Tickets;
 use crate::worker::CloseCause;
 use crate::worker::budget::source_key;
 use crate::worker::peers::{Forwarded, GateDiscard, ROUTE_LIFETIME};
@@ -71,6 +72,19 @@ pub struct CallInfo {
     pub session_config: String,
     /// Unix seconds.
     pub created_at: u64,
+    /// What its ticket says, if it has one.
+    pub ticket: Option<TicketTerms>,
+}
+
+/// What a ticket grants and to whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TicketTerms {
+    /// Unix seconds until which a transceiver has to know that it was used.
+    pub expires: u32,
+    /// Longest duration of the call, in seconds; 0 for no limit.
+    pub max_seconds: u32,
+    /// Whose call it is.
+    pub tenant: u16,
 }
 
 /// A session of this edge.
@@ -259,6 +273,7 @@ pub struct Directory {
     mailboxes: Vec<Mailbox>,
     /// The other edges.
     pub pop: Pop,
+    tickets: OnceLock<Tickets>,
     /// Unclaimed sessions by the time at which they are given up. Sessions share one timeout, so the order of insertion
     /// is the order of expiry; claimed ones stay until then, 24 bytes each.
     expiries: Mutex<VecDeque<(Instant, SessionId)>>,
@@ -278,6 +293,7 @@ impl Directory {
     pub fn in_pop(workers: usize, pop: Pop) -> Arc<Self> {
         Arc::new(Self {
             pop,
+            tickets: OnceLock::new(),
             sessions: DashMap::new(),
             paths: DashMap::new(),
             mailboxes: (0..workers).map(|_| Mailbox::new()).collect(),
@@ -285,6 +301,17 @@ impl Directory {
             pending: AtomicU64::new(0),
             expired: AtomicU64::new(0),
         })
+    }
+
+    /// From here on calls may come by tickets. The first office counts.
+    pub fn honor(&self, tickets: Tickets) {
+        let _ = self.tickets.set(tickets);
+    }
+
+    /// The tickets, if calls may come by them.
+    #[must_use]
+    pub fn tickets(&self) -> Option<&Tickets> {
+        self.tickets.get()
     }
 
     /// Enters an answered call, to be claimed before `expires`. `false` when the id is taken.

@@ -22,6 +22,7 @@ pub mod renew;
 pub mod seats;
 mod shell;
 pub mod signaling;
+pub mod tickets;
 pub mod worker;
 
 pub use config::{Config, PeerConfig, TransceiverConfig};

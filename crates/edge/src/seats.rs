@@ -80,6 +80,24 @@ impl Seats {
         Some(Seat { seats: Arc::clone(self), transceiver: *id })
     }
 
+    /// Takes a seat at this very place.
+    #[must_use]
+    pub fn take_at(self: &Arc<Self>, transceiver: TransceiverId, model: &str) -> Option<Seat> {
+        let mut places = self.lock();
+        let place = places.get_mut(&transceiver).filter(|place| place.free() > 0)?;
+        if transceiver != LOCAL && place.models.iter().all(|served| served != model) {
+            return None;
+        }
+        place.used += 1;
+        Some(Seat { seats: Arc::clone(self), transceiver })
+    }
+
+    /// Where a call for `model` would go; nothing is taken.
+    #[must_use]
+    pub fn best(self: &Arc<Self>, model: &str) -> Option<TransceiverId> {
+        self.take(model, &[]).map(|seat| seat.transceiver())
+    }
+
     /// A transceiver said which models it serves.
     pub fn hello(&self, transceiver: TransceiverId, models: Vec<String>) {
         self.lock().entry(transceiver).or_default().models = models;

@@ -11,6 +11,9 @@ use tonic::transport::{Channel, Endpoint, Server, Uri};
 use crate::proto::transceiver_server::{Transceiver, TransceiverServer};
 use crate::quic::{ConnectInfo, QuicStream, open_control};
 
+/// The message of an Open that is refused since its ticket brought a call before: nobody else is to be asked.
+pub const TICKET_USED: &str = "ticket_used";
+
 /// Serves the control streams of a process, those that [`crate::quic::Link::accept`] gave, until `incoming` ends.
 ///
 /// # Errors

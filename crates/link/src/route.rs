@@ -10,6 +10,8 @@
 //! The password of a ufrag is the first 24 characters of base64(HMAC-SHA256(K, its first 48 characters)), under a key
 //! of its own: who can only open tokens can route, but not answer.
 //!
+//! [`ticket`]s are longer and open as routes, too; everything here holds for both.
+//!
 //! AES-GCM-SIV (RFC 8452) is deterministic and keeps its promises under a repeated nonce for distinct plaintexts, so
 //! one fixed nonce serves; equal routes give equal tokens.
 
@@ -17,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::aead::{AES_128_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
-use aws_lc_rs::{hkdf, hmac};
+use aws_lc_rs::{constant_time, hkdf, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
@@ -26,6 +28,7 @@ use crate::ids::{EdgeId, SessionId, TransceiverId};
 pub mod forward;
 #[cfg(test)]
 mod tests;
+pub mod ticket;
 
 /// Characters of a token: 1 + ceil((19 + 16) * 8 / 6). RFC 8839 §5.4 allows 4 to 256.
 pub const TOKEN_CHARS: usize = 1 + SEALED_BYTES.div_ceil(3) * 4 - 1;
@@ -76,6 +79,8 @@ struct SlotKeys {
     password: hmac::Key,
     /// Of what the edges of a PoP send each other.
     peer: hmac::Key,
+    /// Of what follows from a ticket.
+    derived: hmac::Key,
 }
 
 /// Why a set of secrets is no key ring.
@@ -125,10 +130,10 @@ impl RouteKeys {
         // A ring's newest slot is filled by construction, and sealing 19 bytes cannot exceed a limit of the cipher; an
         // empty ufrag is refused by every reader.
         let Some(keys) = &self.ring.slots[usize::from(key_id)] else { return ufrag };
-        let head = head_char(key_id);
+        let head = head_char(VERSION, key_id);
         let mut sealed = [0; SEALED_BYTES];
         let (plain, tag_out) = sealed.split_at_mut(PLAIN_BYTES);
-        plain.copy_from_slice(&encode(route));
+        plain.copy_from_slice(&encode_fields(KIND_TERMINATED, route));
         let nonce = Nonce::assume_unique_for_key(NONCE);
         let Ok(tag) = keys.route.seal_in_place_separate_tag(nonce, Aad::from([head]), plain) else { return ufrag };
         tag_out.copy_from_slice(tag.as_ref());
@@ -137,9 +142,13 @@ impl RouteKeys {
         ufrag
     }
 
-    /// Opens the token at the start of a ufrag; what follows it is ignored. `None`: not one of ours. Allocates nothing.
+    /// Opens the token at the start of a ufrag, a ticket or another; what follows it is ignored. `None`: not one of ours.
+    /// Allocates nothing.
     #[must_use]
     pub fn open(&self, ufrag: &str) -> Option<Route> {
+        if ticket::is_ticket(ufrag) {
+            return self.open_ticket(ufrag).map(|ticket| ticket.route);
+        }
         let token = ufrag.as_bytes().get(..TOKEN_CHARS)?;
         let (head, body) = token.split_first()?;
         let keys = self.keys_of(*head)?;
@@ -149,7 +158,7 @@ impl RouteKeys {
         }
         let nonce = Nonce::assume_unique_for_key(NONCE);
         let plain = keys.route.open_in_place(nonce, Aad::from([*head]), &mut sealed).ok()?;
-        decode(plain)
+        decode_fields(KIND_TERMINATED, plain).map(|(route, _)| route)
     }
 
     /// The ICE password that belongs to a ufrag made by [`RouteKeys::seal`].
@@ -163,12 +172,19 @@ impl RouteKeys {
     /// [`RouteKeys::password`] without an allocation.
     #[must_use]
     pub fn password_bytes(&self, ufrag: &str) -> Option<[u8; PASSWORD_CHARS]> {
-        let token = ufrag.as_bytes().get(..TOKEN_CHARS)?;
+        let token = ufrag.as_bytes().get(..token_chars(ufrag))?;
         let keys = self.keys_of(*token.first()?)?;
         let mac = hmac::sign(&keys.password, token);
         let mut password = [0; PASSWORD_CHARS];
         STANDARD_NO_PAD.encode_slice(&mac.as_ref()[..PASSWORD_BYTES], &mut password).ok()?;
         Some(password)
+    }
+
+    /// Whether this is the password of a ufrag, in constant time.
+    #[must_use]
+    pub fn is_password(&self, ufrag: &str, password: &str) -> bool {
+        let own = self.password_bytes(ufrag);
+        own.is_some_and(|own| constant_time::verify_slices_are_equal(&own, password.as_bytes()).is_ok())
     }
 
     /// The key id that seals.
@@ -201,7 +217,9 @@ impl SlotKeys {
         let password =
             prk.expand(&[b"password".as_slice()], hmac::HMAC_SHA256).map(hmac::Key::from).expect("32 bytes of key");
         let peer = prk.expand(&[b"peer".as_slice()], hmac::HMAC_SHA256).map(hmac::Key::from).expect("32 bytes of key");
-        Self { route: LessSafeKey::new(route), password, peer }
+        let derived =
+            prk.expand(&[b"ticket".as_slice()], hmac::HMAC_SHA256).map(hmac::Key::from).expect("32 bytes of key");
+        Self { route: LessSafeKey::new(route), password, peer, derived }
     }
 }
 
@@ -211,23 +229,33 @@ pub fn key_id(ufrag: &str) -> Option<u8> {
     key_id_in(*ufrag.as_bytes().first()?)
 }
 
+/// Characters of the token that a ufrag begins with.
+#[must_use]
+pub fn token_chars(ufrag: &str) -> usize {
+    if ticket::is_ticket(ufrag) { ticket::TICKET_CHARS } else { TOKEN_CHARS }
+}
+
 fn key_id_in(head: u8) -> Option<u8> {
+    version_and_key_id(head).filter(|(version, _)| matches!(*version, VERSION | ticket::VERSION)).map(|(_, id)| id)
+}
+
+fn version_and_key_id(head: u8) -> Option<(u8, u8)> {
     let value = match head {
         b'A'..=b'Z' => head - b'A',
         b'a'..=b'z' => head - b'a' + 26,
-        // The rest of the alphabet is above version 1.
+        // The rest of the alphabet is above version 2.
         _ => return None,
     };
-    (value >> 4 == VERSION).then_some(value & 0x0f)
+    Some((value >> 4, value & 0x0f))
 }
 
-fn head_char(key_id: u8) -> u8 {
-    ALPHABET[usize::from(VERSION << 4 | key_id & 0x0f)]
+fn head_char(version: u8, key_id: u8) -> u8 {
+    ALPHABET[usize::from(version << 4 | key_id & 0x0f)]
 }
 
-fn encode(route: &Route) -> [u8; PLAIN_BYTES] {
+fn encode_fields(kind: u8, route: &Route) -> [u8; PLAIN_BYTES] {
     let mut plain = [0; PLAIN_BYTES];
-    plain[0] = KIND_TERMINATED;
+    plain[0] = kind;
     plain[1..3].copy_from_slice(&route.edge.0.to_be_bytes());
     plain[3..7].copy_from_slice(&route.transceiver.0.to_be_bytes());
     plain[7..15].copy_from_slice(&route.session.0.to_be_bytes());
@@ -235,19 +263,21 @@ fn encode(route: &Route) -> [u8; PLAIN_BYTES] {
     plain
 }
 
-fn decode(plain: &[u8]) -> Option<Route> {
-    let (kind, rest) = plain.split_first()?;
-    if *kind != KIND_TERMINATED {
+/// The route, and what stands behind it.
+fn decode_fields(kind: u8, plain: &[u8]) -> Option<(Route, &[u8])> {
+    let (found, rest) = plain.split_first()?;
+    if *found != kind {
         return None;
     }
     let (edge, rest) = rest.split_first_chunk()?;
     let (transceiver, rest) = rest.split_first_chunk()?;
     let (session, rest) = rest.split_first_chunk()?;
-    let (minted, _) = rest.split_first_chunk()?;
-    Some(Route {
+    let (minted, rest) = rest.split_first_chunk()?;
+    let route = Route {
         edge: EdgeId(u16::from_be_bytes(*edge)),
         transceiver: TransceiverId(u32::from_be_bytes(*transceiver)),
         session: SessionId(u64::from_be_bytes(*session)),
         minted: u32::from_be_bytes(*minted),
-    })
+    };
+    Some((route, rest))
 }

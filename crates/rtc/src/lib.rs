@@ -36,8 +36,8 @@ mod srtp;
 pub use discard::{Class, Discard, classify};
 pub use dtls::{Identity, IdentityMismatch};
 pub use sdp::{
-    Accepted, Candidate, Credentials, Fragment, LocalDescription, Negotiated, Offer, OfferError, Renewal, Renewed,
-    SctpInit, Setup, Snap,
+    Accepted, Candidate, ClientFacts, Credentials, Fragment, LocalDescription, Negotiated, Offer, OfferError, Renewal,
+    Renewed, SctpInit, Setup, Snap,
 };
 pub use session::{
     ChannelId, CloseReason, Config, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,

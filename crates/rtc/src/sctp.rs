@@ -46,7 +46,7 @@ use channels::{Channel, Channels};
 use snap::SnapState;
 
 /// Our side of `a=sctp-port`.
-const LOCAL_PORT: u16 = 5000;
+pub(crate) const LOCAL_PORT: u16 = 5000;
 
 /// 1150 + 37 bytes of DTLS 1.2 record stay under 1200 bytes of UDP payload.
 const MTU: usize = 1150;

@@ -29,6 +29,7 @@
 //! (not answered, so never used), `ice2` (RFC 8445 §10), SDES keys, the SCTP lines of old drafts (`DTLS/SCTP 5000`).
 
 mod answer;
+mod facts;
 mod fragment;
 mod media;
 mod offer;
@@ -40,6 +41,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use crate::sctp::snap::SnapState;
+pub use facts::{AudioFacts, ClientFacts};
 pub use fragment::Fragment;
 pub use offer::Offer;
 pub use renew::{Credentials, Renewal, Renewed};
@@ -222,7 +224,7 @@ impl Negotiated {
 /// Everything that offer and answer agreed on. Plain data: made by signaling, used by the worker that claims the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// Our ufrag, the route token.
+    /// Our ufrag, the route token. Checks may have more behind it.
     pub local_ufrag: String,
     /// Our password.
     pub local_password: String,

@@ -4,9 +4,19 @@
 //! leases together exceed the seats, so [`Admission::take`] decides when a call comes; an edge that is refused then goes
 //! to the next transceiver.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use link::ids::EdgeId;
+use link::grpc::TICKET_USED;
+use link::ids::{EdgeId, Epoch, SessionId};
+
+/// Tickets remembered: as many as an edge remembers, 4 MiB. Beyond that none is taken, and clients come without.
+const TICKETS_MAX: usize = 65_536;
+
+/// Longest life of a ticket that an edge can be configured to grant, in seconds.
+const TICKET_LIFE_MAX: u64 = 600;
+
+/// Clocks of edges may be so far apart, in seconds.
+const CLOCKS_APART: u64 = 30;
 
 /// Why a call is not taken: a metric's label and the words to the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +29,8 @@ pub(crate) enum Refusal {
     Model,
     /// The session is here under the same or a later epoch.
     StaleEpoch,
+    /// The ticket that brought the call has brought one before.
+    TicketUsed,
     /// The request makes no sense.
     Malformed,
     /// The link is gone or full, or its worker is hopelessly behind.
@@ -28,11 +40,12 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::NoSeat,
         Self::Draining,
         Self::Model,
         Self::StaleEpoch,
+        Self::TicketUsed,
         Self::Malformed,
         Self::Overloaded,
         Self::Congested,
@@ -44,6 +57,7 @@ impl Refusal {
             Self::Draining => "draining",
             Self::Model => "model",
             Self::StaleEpoch => "stale_epoch",
+            Self::TicketUsed => TICKET_USED,
             Self::Malformed => "malformed",
             Self::Overloaded => "overloaded",
             Self::Congested => "congested",
@@ -117,6 +131,42 @@ impl Admission {
     }
 }
 
+/// Which tickets brought a call here. The edge that issued one refuses a second call by itself, unless it was started again
+/// in between; then this is what refuses it.
+#[derive(Debug, Default)]
+pub(crate) struct Tickets {
+    /// Sessions by ticket, and the highest epoch of each: the same call may be opened again in a later one.
+    used: HashMap<SessionId, Epoch>,
+    until: BTreeSet<(u64, SessionId)>,
+    /// Unix seconds, as the edges say them.
+    clock: u64,
+}
+
+impl Tickets {
+    /// A call by a ticket comes in: `now` and `expires` in Unix seconds, as its edge says.
+    pub(crate) fn take(&mut self, session: SessionId, epoch: Epoch, now: u64, expires: u64) -> Result<(), Refusal> {
+        self.clock = self.clock.max(now);
+        while let Some(&(until, session)) = self.until.first().filter(|(until, _)| *until + CLOCKS_APART <= self.clock)
+        {
+            self.until.remove(&(until, session));
+            self.used.remove(&session);
+        }
+        if let Some(highest) = self.used.get_mut(&session) {
+            if *highest >= epoch {
+                return Err(Refusal::TicketUsed);
+            }
+            *highest = epoch;
+            return Ok(());
+        }
+        if self.used.len() >= TICKETS_MAX {
+            return Err(Refusal::Overloaded);
+        }
+        self.used.insert(session, epoch);
+        self.until.insert((expires.min(now + TICKET_LIFE_MAX), session));
+        Ok(())
+    }
+}
+
 /// A link of an edge, as far as seats go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Carrier {
@@ -171,6 +221,28 @@ mod tests {
         assert_eq!(admission.lease_over(A, 2048), 2048);
         assert_eq!(admission.lease_over(A, 0), 1);
         assert_eq!(admission.lease_over(B, 9000), 4999);
+    }
+
+    #[test]
+    fn a_ticket_brings_one_call_until_it_expires() {
+        let mut tickets = Tickets::default();
+        let session = SessionId(7);
+        assert_eq!(tickets.take(session, Epoch(1), 1000, 1060), Ok(()));
+        assert_eq!(tickets.take(session, Epoch(1), 1001, 1060), Err(Refusal::TicketUsed));
+        assert_eq!(tickets.take(session, Epoch(2), 1002, 1060), Ok(()), "the call goes on in a later epoch");
+        assert_eq!(tickets.take(session, Epoch(2), 1002, 1060), Err(Refusal::TicketUsed));
+        assert_eq!(tickets.take(SessionId(8), Epoch(1), 1091, 1100), Ok(()));
+        assert_eq!((tickets.used.len(), tickets.until.len()), (1, 1), "what has expired is forgotten");
+    }
+
+    #[test]
+    fn tickets_are_bounded_in_number_and_in_time() {
+        let mut tickets = Tickets::default();
+        for session in 0..TICKETS_MAX as u64 {
+            tickets.take(SessionId(session), Epoch(1), 1000, u64::MAX).unwrap();
+        }
+        assert_eq!(tickets.take(SessionId(u64::MAX), Epoch(1), 1000, 1060), Err(Refusal::Overloaded));
+        assert_eq!(tickets.take(SessionId(u64::MAX), Epoch(1), 1630, 1690), Ok(()));
     }
 
     const CONTROL: Carrier = Carrier { calls: 0, congested: false, leases: true };

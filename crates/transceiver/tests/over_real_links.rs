@@ -234,3 +234,21 @@ async fn a_taken_port_is_named() {
     let error = Transceiver::start(&config).unwrap_err().to_string();
     assert!(error.contains("link_bind") && error.contains("address in use"), "{error}");
 }
+
+#[tokio::test]
+async fn a_ticket_brings_one_call() {
+    let state = StateDir::new("ticket");
+    let transceiver = start(&state, 3);
+    let (_endpoint, link) = dial(&state, &transceiver, 1).await;
+    let open = async |epoch| {
+        let asked = OpenRequest { created_at: 1000, ticket_expires: 1060, ..request(9, epoch, "loopback") };
+        let opened = link.control().open(asked).await;
+        opened.map(|response| response.into_inner().slot).map_err(|status| status.message().to_owned())
+    };
+    let slot = open(1).await.unwrap();
+    assert_eq!(open(1).await, Ok(slot), "the same call, asked for again");
+    let release = ReleaseRequest { session: 9, epoch: 1, reason: "hang_up".to_owned() };
+    link.control().release(release).await.unwrap();
+    assert_eq!(open(1).await, Err("ticket_used".to_owned()));
+    assert_eq!(granted(&mut leases(&link).await, |grant| grant.seats == 3).await.seats, 3, "no seat is taken");
+}

@@ -144,6 +144,9 @@ async fn tend_peers(shared: Arc<Shared>, sends_dropped: Arc<AtomicU64>) -> std::
 /// The orderly stop: no further calls, time for running ones, then their end.
 async fn drain(shared: &Shared, lifecycle: &Lifecycle, patience: Duration) {
     shared.draining.store(true, Ordering::Relaxed);
+    if let Some(tickets) = shared.directory.tickets() {
+        tickets.close();
+    }
     let deadline = Instant::now() + patience;
     let running = || shared.directory.sessions();
     tracing::info!(calls = running(), patience_ms = patience.as_millis(), "no further calls are taken");

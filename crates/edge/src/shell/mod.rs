@@ -33,6 +33,7 @@ use crate::directory::{Directory, Pop};
 use crate::keys::{Found, Keyring, Watch};
 use crate::seats::Seats;
 use crate::signaling::{Counts, Shared};
+use crate::tickets::Tickets;
 use crate::worker::WorkerConfig;
 
 /// A running edge. Dropping it lets its threads run on; [`Edge::drain`] and [`Edge::wait`] end them.
@@ -105,6 +106,7 @@ impl Edge {
         let directory = Directory::in_pop(workers, Pop::new(&peer_ids, net::clock::unix_micros()));
         let sends_dropped = Arc::new(AtomicU64::new(0));
         let seats = Seats::new(config.echo_seats);
+        directory.honor(Tickets::new(config.ticket_terms(), Arc::clone(&seats), config.models.values()));
         let shared = Arc::new(Shared {
             edge: config.edge(),
             candidates: addresses.into_iter().map(|address| Candidate { address }).collect(),

@@ -108,6 +108,20 @@ impl Board {
         for (result, count) in [("answered", &counts.snap_answered), ("unusable", &counts.snap_unusable)] {
             counter!("fronthaul_edge_snap_total", "result" => result).absolute(count.load(Ordering::Relaxed));
         }
+        if let Some(tickets) = shared.directory.tickets() {
+            for (result, count) in [
+                ("issued", &tickets.issued),
+                ("by_check", &tickets.by_check),
+                ("by_post", &tickets.by_post),
+                ("standing", &tickets.standing),
+                ("refused", &tickets.refused),
+            ] {
+                counter!("fronthaul_edge_tickets_total", "result" => result).absolute(count.load(Ordering::Relaxed));
+            }
+            let (used, config_bytes) = tickets.held();
+            gauge!("fronthaul_edge_tickets_remembered").set(float(u64::try_from(used).unwrap_or(u64::MAX)));
+            gauge!("fronthaul_edge_ticket_config_bytes").set(float(u64::try_from(config_bytes).unwrap_or(u64::MAX)));
+        }
         let stats = &sums.stats;
         counter!("fronthaul_edge_sessions_claimed_total").absolute(stats.claimed);
         counter!("fronthaul_edge_handshakes_total", "kind" => "sped").absolute(stats.handshakes_sped);

@@ -58,6 +58,16 @@ pub(super) async fn read_text_within(
     text(&body, "body", MAX_OFFER_BYTES)
 }
 
+/// Reads a session alone, for so long; an empty body is none.
+///
+/// # Errors
+/// 408 when that is over, 413 for too much, 400 for what is not text.
+pub(super) async fn session_within(patience: Duration, request: Request) -> Result<Option<String>, ApiError> {
+    let body = collect(request.into_body());
+    let body = tokio::time::timeout(patience, body).await.unwrap_or_else(|_| Err(late(patience)))?;
+    if body.is_empty() { Ok(None) } else { text(&body, "session", MAX_SESSION_BYTES).map(Some) }
+}
+
 fn late(patience: Duration) -> ApiError {
     let message = format!("The body did not come within {} s; send it at once.", patience.as_secs());
     ApiError::status(StatusCode::REQUEST_TIMEOUT, "request_timeout", message)

@@ -41,6 +41,11 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Where the connection comes from.
+    pub(super) fn source(&self) -> IpAddr {
+        self.source
+    }
+
     /// Pays for one request for a call.
     ///
     /// # Errors

@@ -7,20 +7,23 @@ use std::time::{Duration, Instant};
 
 use link::ids::{EdgeId, SessionId};
 use link::route::Route;
+use link::route::ticket::Ticket;
 use rand::Rng;
-use rtc::{Candidate, LocalDescription, Negotiated, Offer, SctpInit, Setup, Snap};
+use rtc::{Candidate, ClientFacts, LocalDescription, Negotiated, Offer, SctpInit, Setup, Snap};
 
 use super::error::ApiError;
-use crate::directory::{CallInfo, Directory, Pending};
+use super::ticket::{self, Shown};
+use crate::directory::{CallInfo, Directory, Pending, TicketTerms};
 use crate::keys::Keyring;
 use crate::seats::Seats;
+use crate::tickets::{Admitted, Entered};
 use crate::worker::EVENTS_LABEL;
 
 /// The model that the edge answers itself.
 pub const ECHO: &str = "echo";
 
 /// Seconds until a refused client may try again: the next renewal of the leases.
-const RETRY_AFTER: u32 = 1;
+pub(super) const RETRY_AFTER: u32 = 1;
 
 /// What all requests share.
 pub struct Shared {
@@ -86,6 +89,8 @@ pub struct CreateCall<'a> {
     pub session_json: Option<&'a str>,
     /// `?dcid=`: the client opens its channel for events on this stream by itself, without DCEP.
     pub dcid: Option<u16>,
+    /// The ticket with which the client connects meanwhile.
+    pub ticket: Option<Shown<'a>>,
 }
 
 /// An answered call.
@@ -95,6 +100,8 @@ pub struct Created {
     pub id: SessionId,
     /// The answer, CRLF at the end.
     pub answer: String,
+    /// The call was there before: its ticket brought it.
+    pub standing: bool,
 }
 
 /// Answers a call.
@@ -132,6 +139,9 @@ fn answer(
     }
     let session_model = session_model(call.session_json)?;
     let offer = Offer::parse(call.offer).map_err(|e| ApiError::invalid("invalid_offer", "sdp", e.to_string()))?;
+    if let Some(shown) = call.ticket {
+        return answer_ticket(shared, now, unix_seconds, &offer, call, shown);
+    }
     let model = choose_model(shared, session_model.as_deref().or(call.model));
     let seat = if model == ECHO { shared.seats.take_local() } else { shared.seats.take(model, &[]) };
     let seat = seat.ok_or_else(|| {
@@ -164,13 +174,58 @@ fn answer(
             // The edge has no use for it, and would keep as many as it has seats of its own.
             session_config: call.session_json.filter(|_| model != ECHO).unwrap_or_default().to_owned(),
             created_at: u64::from(unix_seconds),
+            ticket: None,
         },
         seat,
     };
     if !shared.directory.insert(session, pending, now + shared.setup_timeout) {
         return Err(internal("its id is taken"));
     }
-    Ok(Created { id: session, answer: accepted.answer })
+    Ok(Created { id: session, answer: accepted.answer, standing: false })
+}
+
+/// Answers the offer of a client that connects by its ticket meanwhile: the same call, whoever of the two comes first. Its
+/// answer is the one that the page wrote by itself.
+fn answer_ticket(
+    shared: &Shared,
+    now: Instant,
+    unix_seconds: u32,
+    offer: &Offer,
+    call: CreateCall<'_>,
+    shown: Shown<'_>,
+) -> Result<Created, ApiError> {
+    let tickets = shared.directory.tickets().ok_or_else(ticket::off)?;
+    let keys = shared.keys.current();
+    let granted = shown.open(&keys).ok_or_else(ticket::unreadable)?;
+    let token = shown.ufrag.get(..link::route::ticket::TICKET_CHARS).unwrap_or_default();
+    let facts = ClientFacts::of(offer, call.dcid).ok_or_else(|| {
+        let message = "The offer has no SHA-256 fingerprint, or another SCTP port than 5000; connect without a ticket.";
+        ApiError::invalid("ticket_offer", "sdp", message)
+    })?;
+    let mut local = ticket::describe(shared, &keys, token).ok_or_else(ticket::unreadable)?;
+    // That of the answer which the client has, whatever it added, so that its checks are this call's.
+    local.ufrag = if shown.ufrag == token { format!("{token}{}", facts.write()) } else { shown.ufrag.to_owned() };
+    let mut accepted = offer.accept(&local);
+    note_snap(shared, accepted.snap);
+    agree_on_events(&mut accepted.setup, call.dcid)?;
+    let setup = accepted.setup;
+    let make = |admitted| ticket_pending(&granted, unix_seconds, setup, admitted);
+    let until = now + shared.setup_timeout;
+    let config = call.session_json;
+    let entered = tickets.enter(&shared.directory, &granted, unix_seconds, until, config, make);
+    let standing = entered.map_err(|refusal| ticket::refused(tickets, refusal))? == Entered::Standing;
+    let counter = if standing { &tickets.standing } else { &tickets.by_post };
+    counter.fetch_add(1, Ordering::Relaxed);
+    Ok(Created { id: granted.route.session, answer: accepted.answer, standing })
+}
+
+/// What a worker claims of a call that came by a ticket.
+pub(crate) fn ticket_pending(ticket: &Ticket, unix_seconds: u32, setup: Setup, admitted: Admitted) -> Pending {
+    let Admitted { model, config, seat } = admitted;
+    let session_config = if model == ECHO { String::new() } else { config };
+    let terms = TicketTerms { expires: ticket.expires(), max_seconds: ticket.max_seconds(), tenant: ticket.tenant };
+    let call = CallInfo { model, session_config, created_at: u64::from(unix_seconds), ticket: Some(terms) };
+    Pending { setup, call, seat }
 }
 
 fn note_snap(shared: &Shared, snap: Snap) {
@@ -196,7 +251,7 @@ fn agree_on_events(setup: &mut Setup, dcid: Option<u16>) -> Result<(), ApiError>
 }
 
 /// `session.model`, after making sure that the session is a JSON object.
-fn session_model(session_json: Option<&str>) -> Result<Option<String>, ApiError> {
+pub(super) fn session_model(session_json: Option<&str>) -> Result<Option<String>, ApiError> {
     let Some(json) = session_json else { return Ok(None) };
     let value: serde_json::Value = serde_json::from_str(json)
         .map_err(|e| ApiError::invalid("invalid_json", "session", format!("The part session is not JSON: {e}.")))?;
@@ -210,7 +265,7 @@ fn session_model(session_json: Option<&str>) -> Result<Option<String>, ApiError>
     }
 }
 
-fn choose_model<'a>(shared: &'a Shared, asked: Option<&str>) -> &'a str {
+pub(super) fn choose_model<'a>(shared: &'a Shared, asked: Option<&str>) -> &'a str {
     let asked = asked.filter(|name| !name.is_empty());
     if let Some(model) = asked.and_then(|name| shared.models.get(name)) {
         return model;
@@ -220,7 +275,7 @@ fn choose_model<'a>(shared: &'a Shared, asked: Option<&str>) -> &'a str {
     shared.models.get(&shared.default_model).map_or(shared.default_model.as_str(), String::as_str)
 }
 
-fn internal(what: &str) -> ApiError {
+pub(super) fn internal(what: &str) -> ApiError {
     let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
     ApiError::status(status, "internal_error", format!("The call could not be set up: {what}; try again."))
 }

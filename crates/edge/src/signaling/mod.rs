@@ -5,6 +5,8 @@
 //! | `POST /v1/realtime/calls[?model=][&dcid=]` | 201, the answer, `Location: /v1/realtime/calls/rtc_...`; 429 when one source asks too often |
 //! | `POST`, `PATCH /v1/realtime/calls/{id}` | later offers and ICE restarts: [`change`] |
 //! | `GET /v1/realtime/calls`, `GET /v1/realtime/calls/{id}` | 204: there is nothing to read (RFC 9725 §4) |
+//! | the same with `Fronthaul-Ticket: <ufrag> <pwd>` | 200 or 201: the call is, or will be, what the ticket's page made of it |
+//! | `POST /v1/realtime/tickets[?model=]` | 200, [`Issued`] as JSON: what an instant call needs; its body is the session, if any |
 //! | `DELETE /v1/realtime/calls/{id}` | 200, or 404 once the call is over |
 //! | `POST /v1/realtime/calls/{id}/hangup` | 200, also when repeated |
 //! | `GET /`, `GET /assets/...` | the page |
@@ -21,6 +23,7 @@ mod error;
 mod page;
 #[cfg(test)]
 mod tests;
+mod ticket;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +43,10 @@ pub use body::{MAX_OFFER_BYTES, MAX_SESSION_BYTES};
 pub use callers::{Caller, Callers};
 pub use create::{Counts, CreateCall, Created, ECHO, Shared, create_call};
 pub use error::ApiError;
+pub use ticket::{IssueTicket, Issued, Shown, issue_ticket};
+
+pub(crate) use create::ticket_pending;
+pub(crate) use ticket::local_description;
 
 use crate::worker::CloseCause;
 
@@ -48,6 +55,8 @@ const CALLS: &str = "/v1/realtime/calls";
 
 const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
+/// The ticket with which the client of a POST connects meanwhile: `<ufrag> <pwd>`. A header, as queries are logged.
+const TICKET: &str = "fronthaul-ticket";
 
 /// How long a browser may remember a preflight's answer.
 const PREFLIGHT_MAX_AGE: Duration = Duration::from_secs(7200);
@@ -59,6 +68,7 @@ const BODY_PATIENCE: Duration = Duration::from_secs(10);
 pub fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route(CALLS, post(create).get(async || StatusCode::NO_CONTENT))
+        .route("/v1/realtime/tickets", post(issue))
         .route("/v1/realtime/calls/{id}", delete(end).post(change::offer).patch(change::patch).get(change::get))
         .route("/v1/realtime/calls/{id}/hangup", post(hang_up))
         .merge(page::router())
@@ -121,11 +131,19 @@ async fn create(
         .map_err(|error| ApiError::invalid("invalid_query", "model", format!("{}.", error.body_text())))
         .inspect_err(refused)?;
     let dcid = read_dcid(query.dcid.as_deref()).inspect_err(refused)?;
+    let shown = request.headers().get(TICKET).map(|value| value.to_str().unwrap_or_default().to_owned());
+    let ticket = shown.as_deref().map(|value| Shown::read(value).ok_or_else(ticket::unreadable));
+    let ticket = ticket.transpose().inspect_err(refused)?;
     let parts = body::read_within(BODY_PATIENCE, request).await.inspect_err(refused)?;
-    let call =
-        CreateCall { offer: &parts.sdp, model: query.model.as_deref(), session_json: parts.session.as_deref(), dcid };
+    let call = CreateCall {
+        offer: &parts.sdp,
+        model: query.model.as_deref(),
+        session_json: parts.session.as_deref(),
+        dcid,
+        ticket,
+    };
     let created = create_call(&shared, Instant::now(), net::clock::unix_seconds(), &mut rand::rng(), call)?;
-    tracing::info!(call = %created.id, "call answered");
+    tracing::info!(call = %created.id, standing = created.standing, "call answered");
     let location = format!("/v1/realtime/calls/{}", created.id);
     let headers = [
         (header::CONTENT_TYPE, change::SDP.to_owned()),
@@ -133,7 +151,33 @@ async fn create(
         (header::ETAG, change::entity_tag(1)),
         (ACCEPT_PATCH, change::FRAGMENT.to_owned()),
     ];
-    Ok((StatusCode::CREATED, headers, created.answer).into_response())
+    let status = if created.standing { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, headers, created.answer).into_response())
+}
+
+/// Issues a ticket. Asked for as often as calls are, as each is one.
+async fn issue(
+    State(shared): State<Arc<Shared>>,
+    query: Result<Query<CreateQuery>, QueryRejection>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let caller = request.extensions().get::<Caller>().cloned();
+    if let Some(caller) = &caller {
+        caller.pay(Instant::now()).inspect_err(|_| {
+            shared.counts.limited.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        })?;
+    }
+    let Query(query) =
+        query.map_err(|error| ApiError::invalid("invalid_query", "model", format!("{}.", error.body_text())))?;
+    let session = body::session_within(BODY_PATIENCE, request).await?;
+    let asked = IssueTicket {
+        model: query.model.as_deref(),
+        session_json: session.as_deref(),
+        source: caller.as_ref().map(Caller::source),
+    };
+    let issued = issue_ticket(&shared, net::clock::unix_seconds(), &mut rand::rng(), asked)?;
+    let headers = [(header::CACHE_CONTROL, "no-store")];
+    Ok((StatusCode::OK, headers, axum::Json(issued)).into_response())
 }
 
 async fn end(State(shared): State<Arc<Shared>>, id: CallId) -> Result<StatusCode, ApiError> {

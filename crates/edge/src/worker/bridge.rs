@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use link::datagram::MediaUp;
+use link::grpc::TICKET_USED;
 use link::ids::{Epoch, SessionId, Slot, TransceiverId, UtteranceId};
 use link::proto::{ReleaseRequest, TransceiverMessage, UtteranceHeader, transceiver_message};
 use rtc::{ChannelId, MessageKind};
@@ -31,7 +32,7 @@ pub enum LinkInput<'a> {
         session: SessionId,
         /// At which epoch.
         epoch: Epoch,
-        /// For the log.
+        /// For the log, and to tell a used ticket.
         reason: &'a str,
     },
     /// A message of the session stream.
@@ -93,11 +94,13 @@ impl Worker {
         self.now = now;
         let touched = match input {
             LinkInput::Opened { session, epoch, slot } => self.opened(now, transceiver, session, epoch, slot),
-            LinkInput::OpenFailed { session, epoch, reason: _ } => {
+            LinkInput::OpenFailed { session, epoch, reason } => {
                 self.io.stats.opens_failed += 1;
                 let key = self.find(transceiver, session, epoch);
-                if let Some(key) = key {
-                    self.open_failed(now, key);
+                match key {
+                    Some(key) if reason.contains(TICKET_USED) => self.ticket_used(now, key),
+                    Some(key) => self.open_failed(now, key),
+                    None => {}
                 }
                 key
             }
@@ -198,6 +201,16 @@ impl Worker {
             let message = "No transceiver could take this call; try again.";
             client.fail(now, CloseCause::OpenFailed, "no_capacity", message, &mut self.io);
         }
+    }
+
+    /// The transceiver has had a call of this ticket, which this edge does not know of: it was started again since.
+    fn ticket_used(&mut self, now: Instant, key: Key) {
+        let Some(client) = self.clients.get_mut(key) else { return };
+        if let Some(remote) = client.remote() {
+            remote.lost();
+        }
+        let message = "The ticket of this call was used; connect without it.";
+        client.fail(now, CloseCause::TicketUsed, TICKET_USED, message, &mut self.io);
     }
 
     fn message(&mut self, now: Instant, key: Key, message: TransceiverMessage) {

@@ -54,6 +54,8 @@ pub(crate) struct Client {
     /// DTLS is done.
     pub(crate) connected: bool,
     ending: Option<Ending>,
+    /// When its ticket grants no more.
+    pub(crate) ends_at: Option<Instant>,
 }
 
 impl Client {
@@ -70,6 +72,7 @@ impl Client {
             events: None,
             connected: false,
             ending: None,
+            ends_at: None,
         }
     }
 
@@ -215,6 +218,10 @@ impl Client {
         if let Side::Remote(remote) = &mut self.side {
             remote.handle_timeout(now, &self.call, io);
         }
+        if self.ends_at.take_if(|at| *at <= now).is_some() {
+            let message = "Your session hit its maximum duration.";
+            self.fail(now, CloseCause::TimeLimit, "session_expired", message, io);
+        }
     }
 
     /// Frames are due on the worker's ticks, so that those of many sessions leave together.
@@ -228,7 +235,7 @@ impl Client {
             Side::Echo(_) => None,
         };
         let ending = self.ending.as_ref().map(|ending| ending.at);
-        [self.rtc.poll_timeout(), remote, ending].into_iter().flatten().min()
+        [self.rtc.poll_timeout(), remote, ending, self.ends_at].into_iter().flatten().min()
     }
 
     /// The first word is kept: nothing is played before the client can hear it.

@@ -7,6 +7,7 @@ use link::ids::{Epoch, SessionId, Slot, TransceiverId};
 use link::proto::{
     Closed, EdgeMessage, OpenRequest, OversizeFrame, PlayoutEffect, ReleaseRequest, edge_message, playout_effect,
 };
+use link::route::ticket::DEFAULT_TENANT;
 use rtc::MediaFrame;
 
 use super::held::Held;
@@ -243,6 +244,8 @@ impl Remote {
                 created_at: call.created_at,
                 // The driver's to say: it has the config of the link.
                 downlink: 0,
+                ticket_expires: call.ticket.map_or(0, |ticket| ticket.expires),
+                tenant: call.ticket.map_or(DEFAULT_TENANT, |ticket| ticket.tenant).into(),
             },
         });
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! STUN              by the route token in USERNAME, also on a known 4-tuple (page reloads reuse ports)
-//!                     mine -> session; nobody's -> verify, claim;
+//!                     mine -> session; nobody's -> verify, claim; a ticket's first -> verify, enter, claim;
 //!                     another worker's -> verify, hand over; another edge's -> verify, forward
 //! DTLS, (S)RT(C)P   by the 4-tuple: this worker's table, then the directory's, then what peers said is theirs
 //! (S)RT(C)P         from an unknown one: by its SSRC, one try to open it, here or at the worker that has the session
@@ -14,12 +14,15 @@
 //!
 //! Nothing is built or kept for a datagram before its token is authentic and its integrity is checked.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use link::ids::{EdgeId, SessionId};
+use link::route::ticket::{TICKET_CHARS, Ticket, added, is_ticket};
 use rtc::stun::{Check, IntegrityKey};
-use rtc::{Class, Input, Path, classify};
+use rtc::{Class, ClientFacts, Input, LocalDescription, Path, classify};
 
+use super::EVENTS_LABEL;
 use super::Worker;
 use super::client::{Client, Side};
 use super::clients::Key;
@@ -28,6 +31,8 @@ use super::remote::Remote;
 use super::stats::Discard;
 use crate::directory::{Entry, Owner, Pending};
 use crate::seats::LOCAL;
+use crate::signaling::{local_description, ticket_pending};
+use crate::tickets::{Entered, Refusal};
 
 /// Where a datagram belongs.
 enum Destination {
@@ -191,16 +196,28 @@ impl Worker {
             }
             return Ok(if self.setup.step() { Destination::Mine(key) } else { Destination::Later });
         }
-        let entry = self.directory.get(route.session).ok_or(Discard::UnknownSession)?;
+        let (entry, mut stepped) = match self.directory.get(route.session) {
+            Some(entry) => (entry, false),
+            None => {
+                let ticket = self.verify_ticket(unix_seconds, &check)?;
+                if !self.setup.step() {
+                    return Ok(Destination::Later);
+                }
+                self.enter_ticket(now, unix_seconds, &check, &ticket)?;
+                (self.directory.get(route.session).ok_or(Discard::UnknownSession)?, true)
+            }
+        };
         if entry.owner() == Owner::Unclaimed {
             let age = u64::from(unix_seconds.saturating_sub(route.minted));
-            if age > self.config.session.setup_timeout.as_secs() {
+            // A ticket waits for its click; its session is given up as any other when nobody claims it.
+            if age > self.config.session.setup_timeout.as_secs() && !is_ticket(check.local_ufrag()) {
                 return Err(Discard::LateClaim);
             }
             if !self.is_authentic(&check, &entry) {
                 return Err(Discard::Rtc(rtc::Discard::StunIntegrity));
             }
-            if !self.setup.step() {
+            stepped = stepped || self.setup.step();
+            if !stepped {
                 return Ok(Destination::Later);
             }
             if let Some(key) = self.claim(now, route.session, &entry) {
@@ -215,6 +232,46 @@ impl Worker {
             Owner::Worker(worker) => Ok(Destination::Worker(worker)),
             Owner::Unclaimed | Owner::Gone => Err(Discard::UnknownSession),
         }
+    }
+
+    /// The ticket in a check of a session that nobody knows: authentic, and to be honored as far as that costs little to say.
+    /// Whoever replays checks of calls that are over gets no further.
+    fn verify_ticket(&self, unix_seconds: u32, check: &Check<'_>) -> Result<Ticket, Discard> {
+        let tickets = self.directory.tickets().ok_or(Discard::UnknownSession)?;
+        let ticket = self.keys.route().open_ticket(check.local_ufrag()).ok_or(Discard::UnknownSession)?;
+        tickets.look(&ticket, unix_seconds).map_err(Discard::Ticket)?;
+        let password = self.keys.route().password_bytes(check.local_ufrag());
+        let password = password.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+        if password.is_some_and(|password| check.verify(&IntegrityKey::new(password))) {
+            Ok(ticket)
+        } else {
+            Err(Discard::Rtc(rtc::Discard::StunIntegrity))
+        }
+    }
+
+    /// The call of a ticket, of which this is the first check, becomes one that signaling might have answered.
+    fn enter_ticket(
+        &mut self,
+        now: Instant,
+        unix_seconds: u32,
+        check: &Check<'_>,
+        ticket: &Ticket,
+    ) -> Result<(), Discard> {
+        let ufrag = check.local_ufrag();
+        let facts = added(ufrag).and_then(ClientFacts::read).ok_or(Discard::Ticket(Refusal::Facts))?;
+        let token = ufrag.get(..TICKET_CHARS).unwrap_or_default();
+        let setup = local_description(&self.keys, token)
+            .map(|local| LocalDescription { ufrag: ufrag.to_owned(), ..local })
+            .and_then(|local| facts.setup(&local, check.remote_ufrag(), EVENTS_LABEL))
+            .ok_or(Discard::Ticket(Refusal::Facts))?;
+        let tickets = self.directory.tickets().ok_or(Discard::UnknownSession)?;
+        let until = now + self.config.session.setup_timeout;
+        let make = |admitted| ticket_pending(ticket, unix_seconds, setup, admitted);
+        let entered = tickets.enter(&self.directory, ticket, unix_seconds, until, None, make);
+        if entered.map_err(Discard::Ticket)? == Entered::First {
+            tickets.by_check.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// A check for a session of another edge: the password follows from the token, so that it can be verified here.
@@ -258,7 +315,10 @@ impl Worker {
         } else {
             Side::Remote(Box::new(Remote::open(now, id, seat, &call, &mut self.io)))
         };
-        let key = self.clients.insert(Box::new(Client::new(id, session, call, side)));
+        let mut client = Client::new(id, session, call, side);
+        let granted = client.call.ticket.map(|ticket| ticket.max_seconds).filter(|seconds| *seconds != 0);
+        client.ends_at = granted.map(|seconds| now + Duration::from_secs(seconds.into()));
+        let key = self.clients.insert(Box::new(client));
         self.by_id.insert(id, key);
         self.io.stats.claimed += 1;
         Some(key)

@@ -2,11 +2,15 @@
 
 use rtc::CloseReason;
 
+use crate::tickets::Refusal;
+
 /// Why a datagram was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Discard {
     /// The session's machine or the classifier said so.
     Rtc(rtc::Discard),
+    /// An authentic check whose ticket is not honored.
+    Ticket(Refusal),
     /// A check whose ufrag is no route token of ours.
     ForgedRoute,
     /// A check for another edge.
@@ -39,11 +43,12 @@ const OWN: [Discard; 8] = [
 
 impl Discard {
     /// How many there are.
-    pub const COUNT: usize = rtc::Discard::ALL.len() + OWN.len();
+    pub const COUNT: usize = rtc::Discard::ALL.len() + Refusal::ALL.len() + OWN.len();
 
     /// Every one, in the order of the counters.
     pub fn all() -> impl Iterator<Item = Self> {
-        rtc::Discard::ALL.into_iter().map(Self::Rtc).chain(OWN)
+        let tickets = Refusal::ALL.into_iter().map(Self::Ticket);
+        rtc::Discard::ALL.into_iter().map(Self::Rtc).chain(tickets).chain(OWN)
     }
 
     /// The value of the metric's label `reason`.
@@ -51,6 +56,7 @@ impl Discard {
     pub fn label(self) -> &'static str {
         match self {
             Self::Rtc(discard) => discard.label(),
+            Self::Ticket(refusal) => refusal.label(),
             Self::ForgedRoute => "forged_route",
             Self::OtherEdge => "other_edge",
             Self::UnknownSession => "unknown_session",
@@ -80,12 +86,16 @@ pub enum CloseCause {
     TransceiverLost,
     /// The transceiver asked for it.
     TransceiverClosed,
+    /// The ticket that brought it was used before, says the transceiver.
+    TicketUsed,
+    /// It lasted as long as its ticket grants.
+    TimeLimit,
     /// The edge stops.
     Draining,
 }
 
 /// Every cause, in the order of the counters.
-const CAUSES: [CloseCause; 11] = [
+const CAUSES: [CloseCause; 13] = [
     CloseCause::Client(CloseReason::PeerClosed),
     CloseCause::Client(CloseReason::LocalClosed),
     CloseCause::Client(CloseReason::ConsentExpired),
@@ -96,12 +106,14 @@ const CAUSES: [CloseCause; 11] = [
     CloseCause::OpenFailed,
     CloseCause::TransceiverLost,
     CloseCause::TransceiverClosed,
+    CloseCause::TicketUsed,
+    CloseCause::TimeLimit,
     CloseCause::Draining,
 ];
 
 impl CloseCause {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 11] = CAUSES;
+    pub const ALL: [Self; 13] = CAUSES;
 
     /// The value of the metric's label `reason`, and what the transceiver is told.
     #[must_use]
@@ -112,6 +124,8 @@ impl CloseCause {
             Self::OpenFailed => "open_failed",
             Self::TransceiverLost => "transceiver_lost",
             Self::TransceiverClosed => "transceiver_closed",
+            Self::TicketUsed => "ticket_used",
+            Self::TimeLimit => "time_limit",
             Self::Draining => "draining",
         }
     }

@@ -14,6 +14,7 @@ use edge::directory::Directory;
 use edge::keys::{Keyring, PopKeys};
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
+use edge::tickets::{Terms, Tickets};
 use edge::worker::budget::Limits;
 use edge::worker::{Output, Worker, WorkerConfig};
 use link::ids::{EdgeId, SessionId, TransceiverId};
@@ -21,10 +22,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rtc::Path;
 use str0m::change::{SdpAnswer, SdpPendingOffer};
-use str0m::channel::ChannelId;
+use str0m::channel::{ChannelConfig, ChannelId};
 use str0m::media::{Direction, Frequency, MediaKind, MediaTime, Mid};
 use str0m::net::{Protocol, Receive};
-use str0m::{Candidate, Event, Input, Rtc, RtcConfig};
+use str0m::{Candidate, Event, IceCreds, Input, Rtc, RtcConfig};
 
 pub(crate) const EDGE: &str = "192.0.2.1:3478";
 pub(crate) const CLIENT: &str = "198.51.100.7:40000";
@@ -47,11 +48,19 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(now: Instant, local: SocketAddr) -> Self {
-        let mut rtc = RtcConfig::new().build(now);
+        Self::with(now, local, false, None)
+    }
+
+    /// With SNAP, and with the channel for events negotiated on this stream.
+    pub(crate) fn with(now: Instant, local: SocketAddr, snap: bool, negotiated: Option<u16>) -> Self {
+        // As short as a browser's ufrag: this stack sends no USERNAME above 128 characters.
+        let own = IceCreds { ufrag: "cli7".to_owned(), pass: "a-password-of-24-letters".to_owned() };
+        let mut rtc = RtcConfig::new().set_snap_enabled(snap).set_local_ice_credentials(own).build(now);
         rtc.add_local_candidate(Candidate::host(local, "udp").unwrap());
         let mut change = rtc.sdp_api();
         let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
-        change.add_channel("oai-events".into());
+        let label = "oai-events".to_owned();
+        change.add_channel_with_config(ChannelConfig { label, negotiated, ..ChannelConfig::default() });
         let (offer, pending) = change.apply().unwrap();
         Self {
             rtc,
@@ -145,16 +154,19 @@ pub(crate) fn shared_of(
     echo_seats: u32,
     setup_timeout: Duration,
 ) -> Arc<Shared> {
-    let models = ["echo", "parrot"].map(|name| (name.to_owned(), name.to_owned()));
+    let models = BTreeMap::from(["echo", "parrot"].map(|name| (name.to_owned(), name.to_owned())));
+    let seats = Seats::new(echo_seats);
+    let terms = Terms { lifetime_seconds: 60, max_call_tens: 60 };
+    directory.honor(Tickets::new(terms, Arc::clone(&seats), models.values()));
     Arc::new(Shared {
         edge,
         candidates: vec![rtc::Candidate { address: EDGE.parse().unwrap() }],
-        models: BTreeMap::from(models),
+        models,
         default_model: "echo".to_owned(),
         setup_timeout,
         keys: Keyring::new(keys),
         directory,
-        seats: Seats::new(echo_seats),
+        seats,
         draining: AtomicBool::new(false),
         counts: Counts::default(),
     })

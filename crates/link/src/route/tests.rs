@@ -132,3 +132,59 @@ fn keys_do_not_show_in_debug_output() {
     let shown = format!("{:?}", RouteKeys::from_secret(&SECRET));
     assert_eq!(shown, "RouteKeys { newest: 0, held: [0], .. }");
 }
+
+fn ticket() -> ticket::Ticket {
+    ticket::Ticket {
+        route: route(),
+        lifetime: 60,
+        max_tens: 360,
+        tenant: 7,
+        model: ticket::model_id("parrot"),
+        has_config: true,
+    }
+}
+
+#[test]
+fn a_ticket_comes_back_and_is_a_route_whatever_follows_it() {
+    let keys = RouteKeys::from_secret(&SECRET);
+    let mut ufrag = keys.seal_ticket(&ticket());
+    assert_eq!((ufrag.len(), ticket::TICKET_CHARS), (61, 61));
+    assert!(
+        ufrag.starts_with('g') && ufrag.bytes().all(|char| ALPHABET.contains(&char)),
+        "version 2, key id 0: {ufrag}"
+    );
+    assert_eq!((ticket().expires(), ticket().max_seconds()), (1_790_000_060, 3600));
+    let (password, derived) = (keys.password(&ufrag), keys.derive(&ufrag).unwrap());
+    assert_eq!(ticket::added(&ufrag), Some(""));
+    ufrag.push_str("what the client adds");
+    assert_eq!((keys.open_ticket(&ufrag), keys.open(&ufrag)), (Some(ticket()), Some(route())));
+    assert_eq!((keys.password(&ufrag), keys.derive(&ufrag)), (password.clone(), Some(derived)));
+    assert_eq!(ticket::added(&ufrag), Some("what the client adds"));
+    assert!(keys.is_password(&ufrag, &password.unwrap()) && !keys.is_password(&ufrag, ""));
+    assert!(derived.sctp_tag != 0 && derived.ssrc != 0 && derived.sdp_session >> 63 == 0);
+}
+
+#[test]
+fn a_changed_ticket_is_none() {
+    let keys = RouteKeys::from_secret(&SECRET);
+    let ufrag = keys.seal_ticket(&ticket());
+    for at in 0..ufrag.len() {
+        for &other in ALPHABET {
+            let mut forged = ufrag.clone().into_bytes();
+            if forged[at] == other {
+                continue;
+            }
+            forged[at] = other;
+            let forged = String::from_utf8(forged).unwrap();
+            assert_eq!((keys.open_ticket(&forged), keys.open(&forged)), (None, None), "{forged}");
+        }
+        assert_eq!((keys.open_ticket(&ufrag[..at]), keys.password(&ufrag[..at])), (None, None));
+    }
+}
+
+#[test]
+fn routes_are_no_tickets() {
+    let keys = RouteKeys::from_secret(&SECRET);
+    let ufrag = keys.seal(&route());
+    assert_eq!((keys.open_ticket(&ufrag), keys.derive(&ufrag), ticket::added(&ufrag)), (None, None, None));
+}

@@ -42,7 +42,6 @@ const STATE_COOKIE: u16 = 7;
 
 /// Forward-TSN-Supported (RFC 3758 §3.1) and Supported Extensions (RFC 5061 §4.2.7) with RE-CONFIG and FORWARD-TSN: what
 /// browsers say in each INIT.
-#[cfg_attr(not(test), expect(dead_code, reason = "for tickets"))]
 const BROWSER_PARAMETERS: [u8; 12] = [0xC0, 0, 0, 4, 0x80, 8, 0, 6, 130, 192, 0, 0];
 
 /// Base64 with or without padding: the draft shows it with, some clients leave it out.
@@ -71,7 +70,6 @@ impl OfferedInit {
     }
 
     /// The INIT of a browser that told its tag and its first TSN alone.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for tickets"))]
     pub(crate) fn of_browser(tag: u32, tsn: u32, window: u32) -> Option<Self> {
         let mut chunk = vec![INIT, 0, 0, 30];
         chunk.extend_from_slice(&tag.to_be_bytes());
@@ -80,6 +78,11 @@ impl OfferedInit {
         chunk.extend_from_slice(&tsn.to_be_bytes());
         chunk.extend_from_slice(&BROWSER_PARAMETERS);
         (tag != 0).then_some(Self(chunk))
+    }
+
+    /// Initiate Tag and initial TSN.
+    pub(crate) fn tag_and_tsn(&self) -> (u32, u32) {
+        (be32(&self.0, 4).unwrap_or_default(), be32(&self.0, 16).unwrap_or_default())
     }
 }
 

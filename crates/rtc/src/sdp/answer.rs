@@ -9,7 +9,7 @@ use super::{Accepted, AudioSetup, Candidate, LocalDescription, SctpInit, SctpSet
 use crate::sctp;
 
 /// Ours, said in `a=max-message-size` (RFC 8841 §6).
-const MAX_MESSAGE_BYTES: usize = 256 * 1024;
+pub(super) const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 /// Ours, said in `a=sctp-port`.
 const SCTP_PORT: u16 = 5000;
 
@@ -94,12 +94,30 @@ fn audio_setup(line: &Line, audio: &AudioLine, local: &LocalDescription) -> Audi
         receive: audio.direction.client_sends(),
         send: audio.direction.client_receives(),
         ssrc: local.ssrc,
-        cname: cname(local),
+        cname: local.cname(),
     }
 }
 
-fn cname(local: &LocalDescription) -> String {
-    format!("{:016x}", local.session)
+impl LocalDescription {
+    /// The answer's candidates, without `a=`.
+    pub fn candidate_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        candidates(&self.candidates, |line| lines.push(line.to_string().trim_start_matches("a=").to_owned()));
+        lines.retain(|line| line.starts_with("candidate:"));
+        lines
+    }
+
+    /// `o=` id of the answer. RFC 8829 §5.2.1: a 64-bit number whose highest bit is zero.
+    #[must_use]
+    pub fn origin(&self) -> u64 {
+        self.session >> 1
+    }
+
+    /// CNAME of our audio, and what stream and track are named after.
+    #[must_use]
+    pub fn cname(&self) -> String {
+        format!("{:016x}", self.session)
+    }
 }
 
 /// RFC 8839 §5.1. The priority is that of RFC 8445 §5.1.2.1: host, the address's rank, component 1.
@@ -123,8 +141,7 @@ impl Answer<'_> {
     fn session(&mut self) {
         let Self { offer, local, terms, .. } = *self;
         self.line(format_args!("v=0"));
-        // RFC 8829 §5.2.1: a 64-bit number whose highest bit is zero.
-        self.line(format_args!("o=- {} {} IN IP4 0.0.0.0", local.session >> 1, terms.version));
+        self.line(format_args!("o=- {} {} IN IP4 0.0.0.0", local.origin(), terms.version));
         self.line(format_args!("s=-"));
         self.line(format_args!("t=0 0"));
         if offer.bundled {
@@ -159,7 +176,7 @@ impl Answer<'_> {
             // `event.streams[0]` stay silent.
             let LocalDescription { session, ssrc, .. } = *self.local;
             self.line(format_args!("a=msid:stream-{session:016x} audio-{session:016x}"));
-            self.line(format_args!("a=ssrc:{ssrc} cname:{}", cname(self.local)));
+            self.line(format_args!("a=ssrc:{ssrc} cname:{}", self.local.cname()));
         }
     }
 

@@ -124,7 +124,8 @@ impl Setup {
             let fix = "keep the audio line; to pause it, offer it as a=inactive";
             match audio {
                 None => return Err(OfferError::whole("m=audio", "of this call is missing or unusable", fix)),
-                Some(line) if line.mid != agreed.mid => {
+                // A page that wrote the first answer itself told no mid.
+                Some(line) if agreed.mid.is_some() && line.mid != agreed.mid => {
                     return Err(OfferError::whole("a=mid", "of the audio line is not that of this call", fix));
                 }
                 Some(_) => {}

@@ -6,6 +6,7 @@ mod bundle;
 mod candidates;
 mod codecs;
 mod extensions;
+mod facts;
 mod hostile;
 mod interop;
 mod offers;

@@ -16,7 +16,7 @@ use link::quic::{Link, PathState, Peer, SESSIONS_PER_LINK, clock_base, clock32_a
 use tokio::sync::mpsc;
 
 use super::queues::{CallQueues, Sending};
-use crate::admission::{Admission, Carrier, Refusal, room};
+use crate::admission::{Admission, Carrier, Refusal, Tickets, room};
 use crate::backend::Model;
 use crate::call::CallOutput;
 use crate::ring::{CallKey, Control, FromWorker, ToWorker};
@@ -97,6 +97,7 @@ pub(super) struct Hub {
     calls: BTreeMap<CallKey, CallEntry>,
     sessions: BTreeMap<SessionId, CallKey>,
     admission: Admission,
+    tickets: Tickets,
     leases: Vec<Lease>,
     /// Links with a lease on them.
     leasing: BTreeSet<u64>,
@@ -113,6 +114,7 @@ impl Hub {
             calls: BTreeMap::new(),
             sessions: BTreeMap::new(),
             admission: Admission::new(seats),
+            tickets: Tickets::default(),
             leases: Vec::new(),
             leasing: BTreeSet::new(),
             workers,
@@ -180,6 +182,9 @@ impl Hub {
                 return Err(Refusal::StaleEpoch);
             }
             self.end_call(now, key, "opened again");
+        }
+        if request.ticket_expires != 0 {
+            self.tickets.take(session, epoch, request.created_at, request.ticket_expires.into())?;
         }
         let Some(entry) = self.links.get_mut(&link) else { return Err(Refusal::Overloaded) };
         if entry.path.is_congested() {

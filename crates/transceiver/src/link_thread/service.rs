@@ -99,7 +99,7 @@ fn refused(refusal: Refusal) -> Status {
         Refusal::NoSeat => Code::ResourceExhausted,
         Refusal::Draining | Refusal::Overloaded | Refusal::Congested => Code::Unavailable,
         Refusal::Model => Code::NotFound,
-        Refusal::StaleEpoch => Code::FailedPrecondition,
+        Refusal::StaleEpoch | Refusal::TicketUsed => Code::FailedPrecondition,
         Refusal::Malformed => Code::InvalidArgument,
     };
     Status::new(code, refusal.label())

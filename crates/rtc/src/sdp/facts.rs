@@ -1,0 +1,232 @@
+//! What an edge has to know of an offer that it never sees: a page that wrote its answer itself adds it to the ufrag of the
+//! answer, and the client's checks bring it here (docs/WEBRTC.md, instant connect).
+//!
+//! ```text
+//! base64(SHA-256 fingerprint:32 | flags:1 | opus:1 | extensions:1 | stream:2 [ | tag:4 | tsn:4 ])   50 or 60 characters
+//! extensions := id of the audio level:4 bits | id of the mid:4 bits
+//! flags := 1 SPED | 2 SNAP | 4 audio | 8 client sends | 16 client receives | 32 data | 64 negotiated | 0
+//! ```
+//!
+//! Big endian, the standard alphabet without padding, which is that of ICE. MESSAGE-INTEGRITY covers it, so nobody but the
+//! holder of the password can say anything here, and whoever says untruth has no call.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+
+use super::answer::MAX_MESSAGE_BYTES;
+use super::media::Extension;
+use super::offer::{Offer, Verdict};
+use super::{AudioSetup, Fingerprint, LocalDescription, Negotiated, SctpInit, SctpSetup, Setup, SnapState};
+use crate::sctp;
+use crate::sctp::snap::OfferedInit;
+
+const SPED: u8 = 1;
+const SNAP: u8 = 2;
+const AUDIO: u8 = 4;
+const SENDS: u8 = 8;
+const RECEIVES: u8 = 16;
+const DATA: u8 = 32;
+const NEGOTIATED: u8 = 64;
+
+const FINGERPRINT_BYTES: usize = 32;
+const BYTES_MIN: usize = FINGERPRINT_BYTES + 5;
+const BYTES_MAX: usize = BYTES_MIN + 8;
+
+/// Window of a client that told its tag and first TSN alone: less than any browser's 5 MiB, and true from its first SACK on.
+const CLIENT_WINDOW: u32 = 1 << 20;
+
+/// Every browser takes messages of this size; a page whose browser does not posts its offer.
+const CLIENT_MESSAGE_BYTES: u64 = MAX_MESSAGE_BYTES as u64;
+
+/// telephone-event and CN as browsers number them. What is known is not counted as unknown, nothing else.
+const OTHER: [u8; 4] = [13, 101, 110, 126];
+
+/// The facts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientFacts {
+    /// SHA-256 of the client's certificate.
+    pub fingerprint: [u8; 32],
+    /// The offer's ice-options hold SPED, and the answer repeats them and says `setup:passive`; else it says `active`.
+    pub sped: bool,
+    /// The audio line.
+    pub audio: Option<AudioFacts>,
+    /// There is a data channel line, on SCTP port 5000 both ways.
+    pub data: bool,
+    /// Initiate Tag and initial TSN of the offer's `a=sctp-init`, when the answer has one.
+    pub snap: Option<(u32, u32)>,
+    /// The stream of the negotiated channel for events.
+    pub dcid: Option<u16>,
+}
+
+/// Of the audio line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AudioFacts {
+    /// Payload type of Opus.
+    pub opus: u8,
+    /// Extension id of RFC 6464, when the answer has it.
+    pub audio_level_id: Option<u8>,
+    /// Extension id of the mid, when the answer has it.
+    pub mid_id: Option<u8>,
+    /// The client sends.
+    pub sends: bool,
+    /// The client receives.
+    pub receives: bool,
+}
+
+impl ClientFacts {
+    /// Those of an offer. `None`: it has none that fit, so it has to be posted (no SHA-256, another SCTP port, an extension
+    /// id above 14).
+    #[must_use]
+    pub fn of(offer: &Offer, dcid: Option<u16>) -> Option<Self> {
+        let sha256 = offer.transport.fingerprints.iter().find(|fingerprint| fingerprint.hash == "sha-256")?;
+        let mut facts = Self {
+            fingerprint: sha256.digest.as_slice().try_into().ok()?,
+            sped: !offer.transport.sped.is_empty(),
+            audio: None,
+            data: false,
+            snap: None,
+            dcid: None,
+        };
+        for line in &offer.lines {
+            match &line.verdict {
+                Verdict::Audio(audio) => {
+                    if [audio.audio_level, audio.mid_extension].into_iter().flatten().any(|extension| extension.id > 14)
+                    {
+                        return None;
+                    }
+                    let id = |extension: Option<Extension>| extension.map(|extension| extension.id);
+                    facts.audio = Some(AudioFacts {
+                        opus: audio.opus,
+                        audio_level_id: id(audio.audio_level),
+                        mid_id: id(audio.mid_extension),
+                        sends: audio.direction.client_sends(),
+                        receives: audio.direction.client_receives(),
+                    });
+                }
+                Verdict::Data(data) if data.port != sctp::LOCAL_PORT => return None,
+                Verdict::Data(data) => {
+                    facts.data = true;
+                    facts.dcid = dcid;
+                    facts.snap = data.sctp_init.as_ref().and_then(|init| init.as_ref()).map(OfferedInit::tag_and_tsn);
+                }
+                Verdict::Inactive(_) | Verdict::Refused(_) => {}
+            }
+        }
+        Some(facts)
+    }
+
+    /// Reads what a client added to its ticket. `None`: not these facts, or none that a call can come of.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let mut bytes = [0; BYTES_MAX];
+        let length = STANDARD_NO_PAD.decode_slice(text, &mut bytes).ok()?;
+        let (fingerprint, rest) = bytes.split_first_chunk::<FINGERPRINT_BYTES>()?;
+        let (&[flags, opus, extensions, high, low], init) = rest.split_first_chunk::<5>()?;
+        let has = |flag| flags & flag != 0;
+        let (tag, tsn) = init.split_at_checked(4)?;
+        let be32 = |bytes: &[u8]| bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+        let snap = if has(SNAP) { be32(tag).zip(be32(tsn)) } else { None };
+        let dcid = has(NEGOTIATED).then_some(u16::from_be_bytes([high, low]));
+        let id = |id| (id != 0).then_some(id);
+        let audio = AudioFacts {
+            opus,
+            audio_level_id: id(extensions >> 4),
+            mid_id: id(extensions & 15),
+            sends: has(SENDS),
+            receives: has(RECEIVES),
+        };
+        let is_whole = length == if has(SNAP) { BYTES_MAX } else { BYTES_MIN };
+        // RFC 5761 §4: no payload type of RTCP's; RFC 8285 §4.2: 15 ends one-byte headers.
+        let sound = !has(AUDIO) || matches!(opus, 0..=63 | 96..=127) && extensions >> 4 != 15 && extensions & 15 != 15;
+        let data = has(DATA) || !has(SNAP | NEGOTIATED);
+        let possible =
+            flags & 128 == 0 && has(AUDIO | DATA) && dcid != Some(u16::MAX) && snap.is_none_or(|(tag, _)| tag != 0);
+        (is_whole && sound && data && possible).then_some(Self {
+            fingerprint: *fingerprint,
+            sped: has(SPED),
+            audio: has(AUDIO).then_some(audio),
+            data: has(DATA),
+            snap,
+            dcid,
+        })
+    }
+
+    /// What a client adds to its ticket.
+    #[must_use]
+    pub fn write(&self) -> String {
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let mut flags = flag(self.sped, SPED) | flag(self.snap.is_some(), SNAP) | flag(self.data, DATA);
+        flags |= flag(self.dcid.is_some(), NEGOTIATED);
+        let (mut opus, mut extensions) = (0, 0);
+        if let Some(audio) = self.audio {
+            flags |= AUDIO | flag(audio.sends, SENDS) | flag(audio.receives, RECEIVES);
+            opus = audio.opus;
+            extensions = audio.audio_level_id.unwrap_or(0) << 4 | audio.mid_id.unwrap_or(0) & 15;
+        }
+        let mut bytes = self.fingerprint.to_vec();
+        bytes.extend_from_slice(&[flags, opus, extensions]);
+        bytes.extend_from_slice(&self.dcid.unwrap_or(0).to_be_bytes());
+        if let Some((tag, tsn)) = self.snap {
+            bytes.extend_from_slice(&tag.to_be_bytes());
+            bytes.extend_from_slice(&tsn.to_be_bytes());
+        }
+        STANDARD_NO_PAD.encode(bytes)
+    }
+
+    /// The setup that the page's answer and its offer agree on. `local` is what its ticket says; `events` the label of a
+    /// negotiated channel. `None`: the engine takes no such association.
+    #[must_use]
+    pub fn setup(&self, local: &LocalDescription, remote_ufrag: &str, events: &str) -> Option<Setup> {
+        let sctp = if self.data {
+            let mut sctp = SctpSetup::new(sctp::LOCAL_PORT, CLIENT_MESSAGE_BYTES);
+            if let Some((tag, tsn)) = self.snap {
+                let offered = OfferedInit::of_browser(tag, tsn, CLIENT_WINDOW)?;
+                sctp.snap = Some(given(&offered, &local.sctp_init)?);
+            }
+            sctp.negotiated = self.dcid.map(|id| Negotiated::reliable(id, events)).into_iter().collect();
+            Some(sctp)
+        } else {
+            None
+        };
+        Some(Setup {
+            local_ufrag: local.ufrag.clone(),
+            local_password: local.password.clone(),
+            remote_ufrag: remote_ufrag.to_owned(),
+            remote_password: None,
+            session: local.session,
+            fingerprints: vec![Fingerprint { hash: "sha-256".to_owned(), digest: self.fingerprint.to_vec() }],
+            dtls_active: !self.sped,
+            sped: self.sped,
+            audio: self.audio.map(|audio| AudioSetup {
+                // Not told, and needed for nothing.
+                mid: None,
+                opus: audio.opus,
+                other: OTHER.into_iter().filter(|other| *other != audio.opus).collect(),
+                audio_level_id: audio.audio_level_id,
+                mid_id: audio.mid_id,
+                receive: audio.sends,
+                send: audio.receives,
+                ssrc: local.ssrc,
+                cname: local.cname(),
+            }),
+            sctp,
+        })
+    }
+}
+
+impl SctpInit {
+    /// The value of `a=sctp-init` of an answer with this tag and first TSN, before there is an offer.
+    #[must_use]
+    pub fn value(&self) -> Option<String> {
+        given(&OfferedInit::of_browser(1, 1, CLIENT_WINDOW)?, self).map(|state| state.init)
+    }
+}
+
+fn given(offered: &OfferedInit, ours: &SctpInit) -> Option<SnapState> {
+    let state = SnapState::answer(offered, &sctp::options(sctp::LOCAL_PORT, MAX_MESSAGE_BYTES))?;
+    match ours {
+        SctpInit::Given { tag, tsn } => state.with_ours(*tag, *tsn),
+        SctpInit::Fresh => Some(state),
+        SctpInit::Repeated(_) => None,
+    }
+}

@@ -1,0 +1,99 @@
+//! What a page tells of its offer when it writes the answer by itself.
+
+use rtc::sdp::AudioFacts;
+use rtc::{ClientFacts, Offer, SctpInit};
+
+use crate::offers::local;
+
+const INIT: &str = "AQAAHhEiM0QAUAAA/////wAAA+jAAAAEgAgABoLAAAA=";
+
+fn chromium() -> String {
+    include_str!("offers/chromium.sdp").to_owned()
+}
+
+fn facts(offer: &str, dcid: Option<u16>) -> ClientFacts {
+    ClientFacts::of(&Offer::parse(offer).unwrap(), dcid).unwrap()
+}
+
+fn with_init(offer: &str) -> String {
+    offer.replace("a=sctp-port:5000", &format!("a=sctp-port:5000\na=sctp-init:{INIT}"))
+}
+
+#[test]
+fn a_browsers_offer_is_told_in_60_characters() {
+    let facts = facts(&with_init(&chromium()), Some(0));
+    assert_eq!(facts.snap, Some((0x1122_3344, 1000)));
+    let audio = facts.audio.unwrap();
+    assert_eq!((audio.opus, audio.sends, audio.receives, facts.data), (111, true, true, true));
+    let text = facts.write();
+    assert_eq!(text.len(), 60);
+    assert!(text.bytes().all(|char| char.is_ascii_alphanumeric() || char == b'+' || char == b'/'));
+    assert_eq!(ClientFacts::read(&text), Some(facts));
+}
+
+#[test]
+fn without_snap_50_characters_do() {
+    let facts = facts(&chromium(), None);
+    assert_eq!((facts.snap, facts.dcid, facts.write().len()), (None, None, 50));
+    assert_eq!(ClientFacts::read(&facts.write()), Some(facts));
+}
+
+#[test]
+fn the_setup_is_the_one_of_the_answer() {
+    for offer in [chromium(), include_str!("offers/firefox.sdp").to_owned()] {
+        let told = facts(&offer, None).setup(&local(), "client", "oai-events").unwrap();
+        let agreed = Offer::parse(&offer).unwrap().accept(&local()).setup;
+        let (told_audio, agreed_audio) = (told.audio.unwrap(), agreed.audio.unwrap());
+        assert_eq!(told.fingerprints, agreed.fingerprints);
+        assert_eq!((told.dtls_active, told.sped), (agreed.dtls_active, agreed.sped));
+        assert_eq!((told_audio.opus, told_audio.audio_level_id), (agreed_audio.opus, agreed_audio.audio_level_id));
+        assert_eq!((told_audio.mid_id, told_audio.ssrc), (agreed_audio.mid_id, agreed_audio.ssrc));
+        assert_eq!(
+            (told_audio.cname, told_audio.send, told_audio.receive),
+            (agreed_audio.cname, agreed_audio.send, agreed_audio.receive)
+        );
+        assert_eq!(told.sctp.is_some(), agreed.sctp.is_some());
+    }
+}
+
+#[test]
+fn the_association_is_the_one_of_the_answer() {
+    let ours = SctpInit::Given { tag: 7, tsn: 9 };
+    let local = rtc::LocalDescription { sctp_init: ours.clone(), ..local() };
+    let offer = with_init(&chromium());
+    let told = facts(&offer, Some(3)).setup(&local, "client", "oai-events").unwrap().sctp.unwrap();
+    let accepted = Offer::parse(&offer).unwrap().accept(&local);
+    let agreed = accepted.setup.sctp.unwrap().snap.unwrap();
+    assert_eq!((told.snap.unwrap().init, ours.value().as_ref()), (agreed.init.clone(), Some(&agreed.init)));
+    assert!(accepted.answer.contains(&format!("a=sctp-init:{}\r\n", agreed.init)));
+    assert_eq!(told.negotiated, [rtc::Negotiated::reliable(3, "oai-events")]);
+}
+
+#[test]
+fn what_no_call_can_come_of_is_not_read() {
+    let sound = facts(&with_init(&chromium()), Some(0));
+    let audio = |change: fn(&mut AudioFacts)| {
+        let mut audio = sound.audio.unwrap();
+        change(&mut audio);
+        ClientFacts { audio: Some(audio), ..sound }
+    };
+    let unsound = [
+        audio(|audio| audio.opus = 64),
+        audio(|audio| audio.opus = 128),
+        audio(|audio| audio.mid_id = Some(15)),
+        ClientFacts { audio: None, data: false, snap: None, dcid: None, ..sound },
+        ClientFacts { data: false, ..sound },
+        ClientFacts { snap: Some((0, 1)), ..sound },
+        ClientFacts { dcid: Some(u16::MAX), ..sound },
+    ];
+    for facts in unsound {
+        assert_eq!(ClientFacts::read(&facts.write()), None, "{facts:?}");
+    }
+    let text = sound.write();
+    for end in 0..text.len() {
+        assert_eq!(ClientFacts::read(&text[..end]), None, "{end}");
+    }
+    for other in [format!("{text}A"), text.replace('A', "="), format!("é{text}"), "é".repeat(30)] {
+        assert_eq!(ClientFacts::read(&other), None);
+    }
+}
