@@ -102,6 +102,10 @@ pub(crate) struct World {
     pub(crate) discards: Vec<Discard>,
     pub(crate) sent: Vec<(Duration, Way, Vec<u8>)>,
     pub(crate) lose: crate::pair::Lose,
+    /// Where the client's datagrams come from when they arrive.
+    pub(crate) source: SocketAddr,
+    /// Where the session's last datagram by itself went.
+    pub(crate) plain_to: Option<SocketAddr>,
 }
 
 impl World {
@@ -143,7 +147,19 @@ impl World {
         let identity = Identity::generate();
         let server = Session::new(now, setup, &identity, Config::default(), [7; 32]);
         let (events, discards, sent) = (Vec::new(), Vec::new(), Vec::new());
-        let mut world = Self { sim, up, down, client, server, events, discards, sent, lose: Box::new(|_, _| false) };
+        let mut world = Self {
+            sim,
+            up,
+            down,
+            client,
+            server,
+            events,
+            discards,
+            sent,
+            lose: Box::new(|_, _| false),
+            source: client_address(),
+            plain_to: None,
+        };
         world.drain_client();
         world
     }
@@ -214,7 +230,7 @@ impl World {
     }
 
     pub(crate) fn deliver_up(&mut self, datagram: &[u8]) {
-        self.deliver_from(client_address(), datagram);
+        self.deliver_from(self.source, datagram);
     }
 
     pub(crate) fn deliver_from(&mut self, source: SocketAddr, datagram: &[u8]) {
@@ -319,7 +335,10 @@ impl World {
 
     fn drain_server(&mut self) {
         let mut out = Vec::new();
-        while self.server.poll_transmit(&mut out).is_some() {
+        while let Some(transmit) = self.server.poll_transmit(&mut out) {
+            if classify(&out) == Class::Dtls {
+                self.plain_to = Some(transmit.path.remote);
+            }
             assert!(out.len() <= 1200, "{} bytes", out.len());
             self.sent.push((self.sim.elapsed(), Way::Down, out.clone()));
             if !(self.lose)(Way::Down, &out) {
