@@ -154,19 +154,24 @@ impl Sped {
         if matches!(self.state, State::Complete | State::Off) || !datagrams.clone().any(starts) {
             return;
         }
-        self.pending = datagrams.take(PENDING_MAX).map(<[u8]>::to_vec).collect();
+        self.keep(datagrams);
     }
 
-    /// DTLS is connected. The last flight is that of 1.3's DTLS client and of 1.2's server. If it is `ours` it waits to be
-    /// acknowledged; if not it proves that ours arrived.
-    pub(crate) fn handshake_done(&mut self, ours: bool) {
+    /// DTLS is connected. The last flight is that of 1.3's DTLS client and of 1.2's server. If it is `ours`, these
+    /// datagrams, it waits to be acknowledged; if not it proves that ours arrived.
+    pub(crate) fn handshake_done<'a>(&mut self, ours: Option<impl Iterator<Item = &'a [u8]>>) {
         if matches!(self.state, State::Complete | State::Off) {
             return;
         }
-        if !ours {
-            self.pending.clear();
+        match ours {
+            Some(datagrams) => self.keep(datagrams),
+            None => self.pending.clear(),
         }
         self.state = State::Pending;
+    }
+
+    fn keep<'a>(&mut self, flight: impl Iterator<Item = &'a [u8]>) {
+        self.pending = flight.take(PENDING_MAX).map(<[u8]>::to_vec).collect();
     }
 
     /// Application data or media of the client's is authentic: our last flight arrived.

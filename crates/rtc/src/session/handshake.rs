@@ -60,9 +60,12 @@ pub(super) fn take(
         sped.received(datagram, carried);
     }
     if !connected {
-        sped.capture(dtls.datagrams());
-        if let Some(version) = dtls.connected_version() {
-            sped.handshake_done(active == (version == DTLS13));
+        match dtls.connected_version() {
+            Some(version) => {
+                let ours = active == (version == DTLS13);
+                sped.handshake_done(ours.then(|| dtls.datagrams()));
+            }
+            None => sped.capture(dtls.datagrams()),
         }
     }
     Ok(())
