@@ -98,6 +98,7 @@ test("a path that goes away and comes back at another time costs no call", async
   await until("the repaired call", () => browser.page.evaluate(() => window.fronthaul.state === "connected"), { ms: 30_000 });
   const told = await browser.page.evaluate(() => window.seen.find(({ type }) => type === "reconnected").detail);
   console.log(`back after ${told.ms.toFixed(0)} ms, ${told.kept ? "the same call" : "a new call"}: ${told.why}`);
+  assert.equal(told.kept, true, "the same call");
   await browser.page.evaluate(async () => window.fronthaul.send({ type: "session.update", session: {} }));
   await until("an answer", () => browser.page.evaluate(() => window.seen.some(({ detail }) => detail.type === "session.updated")));
   await close();

@@ -1,8 +1,11 @@
 // What runs in the page: one set-up of plain WebRTC, or of fronthaul.js, and the times of its steps. Sent there as text, so it
 // uses nothing of this module's outside.
 
-/** `{ model, offer, answer, negotiated }`: lines that a middlebox takes out of either, as patterns. Times are unix ms. */
-export async function plain({ model, offer = [], answer = [], patience }) {
+/**
+ * `offer` and `answer` are beginnings of lines that somebody on the way takes out; `stream`: the channel is opened on this one
+ * without DCEP. Times are unix ms.
+ */
+export async function plain({ model, offer = [], answer = [], stream, patience }) {
   const marks = {};
   const mark = (name) => (marks[name] ??= performance.timeOrigin + performance.now());
   const strip = (sdp, patterns) =>
@@ -11,7 +14,7 @@ export async function plain({ model, offer = [], answer = [], patience }) {
   mark("click");
   const pc = new RTCPeerConnection();
   microphone.getTracks().forEach((track) => pc.addTrack(track, microphone));
-  const channel = pc.createDataChannel("oai-events");
+  const channel = pc.createDataChannel("oai-events", stream === undefined ? {} : { negotiated: true, id: stream });
   const message = new Promise((resolve) => {
     channel.onopen = () => mark("open");
     channel.onmessage = () => resolve(mark("message"));
@@ -19,7 +22,7 @@ export async function plain({ model, offer = [], answer = [], patience }) {
   pc.onconnectionstatechange = () => mark(pc.connectionState);
   await pc.setLocalDescription(await pc.createOffer());
   const offered = pc.localDescription.sdp;
-  const response = await fetch(`/v1/realtime/calls?model=${model}`, {
+  const response = await fetch(`/v1/realtime/calls?model=${model}${stream === undefined ? "" : `&dcid=${stream}`}`, {
     method: "POST",
     headers: { "Content-Type": "application/sdp" },
     body: strip(offered, offer),

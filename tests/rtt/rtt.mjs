@@ -37,14 +37,14 @@ const SNAP_OFF = ["a=sctp-init:"];
  */
 const CASES = [
   { name: "stock", title: "stock Chromium", browser: "stock", bounds: { media: 2.3, open: 4.3 }, picture: "Stock browser" },
-  { name: "snap", title: "SNAP alone", browser: "snap", agreed: { snap: true }, bounds: { media: 2.3, open: 2.3 }, picture: "SNAP" },
-  { name: "warp", title: "SPED + SNAP, post-quantum off", browser: "warp", agreed: { sped: true, snap: true }, bounds: { open: 1.25 }, picture: "SPED + SNAP" },
-  { name: "warp-pqc", title: "SPED + SNAP, post-quantum on", browser: "warp-pqc", agreed: { sped: true, snap: true }, bounds: { open: 2 } },
+  { name: "snap", title: "SNAP alone", browser: "snap", agreed: { snap: true }, page: { stream: 0 }, bounds: { media: 2.3, open: 2.3 }, picture: "SNAP" },
+  { name: "warp", title: "SPED + SNAP, post-quantum off", browser: "warp", agreed: { sped: true, snap: true }, page: { stream: 0 }, bounds: { open: 1.25 }, picture: "SPED + SNAP" },
+  { name: "warp-pqc", title: "SPED + SNAP, post-quantum on", browser: "warp-pqc", agreed: { sped: true, snap: true }, page: { stream: 0 }, bounds: { open: 2 } },
   { name: "sped-unanswered", title: "SPED browser, edge without SPED", browser: "warp", page: { offer: SPED_OFF }, bounds: { media: 2.3, open: 4.3 } },
   { name: "sped-answer-lost", title: "answer that lost its ice-options", browser: "warp", page: { answer: SPED_OFF }, bounds: { media: 2.3, open: 4.3 } },
   { name: "snap-offer-lost", title: "SNAP stripped from the offer", browser: "warp", page: { offer: SNAP_OFF }, bounds: { media: 2.3, open: 4.3 } },
   { name: "snap-answer-lost", title: "SNAP stripped from the answer", browser: "warp", page: { answer: SNAP_OFF }, bounds: { media: 2.3, open: 4.3 } },
-  { name: "warp-loss", title: "SPED + SNAP, 20 % loss", browser: "warp", agreed: { sped: true, snap: true }, lossPercent: 20, within: 1000 },
+  { name: "warp-loss", title: "SPED + SNAP, 20 % loss", browser: "warp", agreed: { sped: true, snap: true }, page: { stream: 0 }, lossPercent: 20, within: 1000 },
 ];
 
 const { values: options } = parseArgs({

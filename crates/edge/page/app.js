@@ -14,8 +14,9 @@ function prepare() {
   call.addEventListener("reconnected", ({ detail }) => show.event({ type: "(reconnected)", ...detail }));
   call.addEventListener("devices", ({ detail: devices }) => show.devices(devices));
   call.addEventListener("error", ({ detail: error }) => show.problem(error.message));
-  // With ?warm the connection is there before the click, which then costs no round trip.
-  if (new URLSearchParams(location.search).has("warm")) call.prepare().catch(({ message }) => show.problem(message));
+  // With ?warm the connection is there before the click, which then costs no round trip; else an answer is.
+  const warm = new URLSearchParams(location.search).has("warm");
+  call.prepare(warm ? "connection" : "ticket").catch(({ message }) => show.problem(message));
 }
 
 async function toggle() {

@@ -35,6 +35,8 @@ export interface RealtimeEvent {
 export interface Timings {
   /** Whether the connection was there before the click. */
   warm?: boolean;
+  /** Whether a ticket's answer made it, without waiting for a request. */
+  instant?: boolean;
   microphone?: number;
   /** The event channel is open. */
   channel?: number;
@@ -97,6 +99,7 @@ export class FronthaulError extends Error {
     | "closed"
     | "ended"
     | "lost"
+    | "unexpected"
     | (string & {});
   readonly reason: string;
   readonly fix: string;
@@ -118,8 +121,11 @@ export class Call extends EventTarget {
   readonly speaker?: HTMLAudioElement;
   /** The peer connection in use. Changes with a reconnect. */
   readonly peerConnection?: RTCPeerConnection;
-  /** Connects before the click, without a microphone; `connect` then only puts it in. Takes a seat at the edge. */
-  prepare(): Promise<void>;
+  /**
+   * "connection" (the default): connects before the click, without a microphone, which `connect` then only puts in; takes a
+   * seat at the edge. "ticket": has an answer ready before there is an offer. Gives whether it did.
+   */
+  prepare(what?: "connection" | "ticket"): Promise<boolean>;
   /** Resolves once the user can be heard and events flow. Throws `FronthaulError`. */
   connect(): Promise<this>;
   /** Sends a client event. Throws where there is no open channel. */
@@ -145,3 +151,25 @@ export function connect(options?: CallOptions): Promise<Call>;
 
 /** TURN and STUN servers of a `Link` header (RFC 9725 §4.6). */
 export function iceServersOf(link: string | null | undefined): RTCIceServer[];
+
+/** A ticket of `POST /v1/realtime/tickets`, as docs/WEBRTC.md has it. */
+export interface Ticket {
+  session_id: string;
+  ufrag: string;
+  pwd: string;
+  fingerprint: string;
+  candidates: string[];
+  sctp_init: string;
+  ice_options: string;
+  setup: string;
+  sctp_port: number;
+  max_message_size: number;
+  ssrc: number;
+  cname: string;
+  sdp_session: string;
+  expires_in_ms: number;
+  max_call_seconds: number;
+}
+
+/** The answer to an offer, made from a ticket. Nothing for an offer that has to be posted. */
+export function writeAnswer(offer: string, ticket: Ticket, stream?: number): { sdp: string; ufrag: string; pwd: string } | undefined;

@@ -24,6 +24,8 @@ const WATCH_MS = 200;
 const WATCH_CLOSELY_MS = 100;
 const RECONNECT_MS = 30_000;
 const PLAYOUT_EVERY_MS = 1000;
+/** The stream of the events' channel. Both sides know it, so the edge speaks first. */
+const STREAM = 0;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Why something did not work (`reason`), and what to do about it (`fix`); `code` is for programs. */
@@ -40,15 +42,16 @@ const named = new Map();
 
 /** One connection to the edge. */
 class Line {
-  constructor(options, track, listeners) {
+  constructor(options, track, ticket, listeners) {
     this.options = options;
+    this.ticket = ticket;
     this.listeners = listeners;
     const iceServers = [...(options.iceServers ?? []), ...(named.get(options.url) ?? [])];
     const pc = (this.pc = new RTCPeerConnection({ iceServers, bundlePolicy: "max-bundle" }));
     // A transceiver instead of a track: the microphone may come later, with no word to the edge.
     this.sender = pc.addTransceiver(track ?? "audio", { direction: "sendrecv" }).sender;
     pc.ontrack = ({ track, streams }) => listeners.track(streams[0] ?? new MediaStream([track]));
-    const channel = (this.channel = pc.createDataChannel("oai-events"));
+    const channel = (this.channel = pc.createDataChannel("oai-events", { negotiated: true, id: STREAM }));
     channel.onmessage = ({ data }) => listeners.message(data);
     this.opened = new Promise((resolve) => (channel.onopen = resolve));
     this.heard = false;
@@ -62,18 +65,35 @@ class Line {
   async dial() {
     const { pc } = this;
     await pc.setLocalDescription();
-    const response = await ask(this.options, callsUrl(this.options), pc.localDescription.sdp, this.options.session);
-    const answer = await response.text();
-    this.location = new URL(response.headers.get("Location"), this.options.url).href;
-    const servers = iceServersOf(response.headers.get("Link"));
-    const news = servers.length > 0 && !named.has(this.options.url) && !this.options.iceServers;
-    if (servers.length) named.set(this.options.url, servers);
+    const offer = pc.localDescription.sdp;
+    const written = this.ticket && writeAnswer(offer, this.ticket);
+    const posted = this.#post(offer, written);
+    const answer = written?.sdp ?? (await posted);
     this.candidates = candidatesOf(answer);
+    if (written) {
+      this.location = new URL(`/v1/realtime/calls/${this.ticket.session_id}`, this.options.url).href;
+      // A refusal is about the ticket. No answer at all says nothing, as long as the checks get one.
+      posted.catch((error) => (this.refused = error.status !== undefined));
+    }
     if (this.closed) throw this.#closedError();
     await this.#apply(answer);
-    await this.#wait(news);
+    await this.#wait();
+    this.instant = written !== undefined;
     this.channel.onclose = () => this.closed || this.listeners.ended();
     pc.onconnectionstatechange = () => pc.connectionState === "failed" && this.listeners.failed();
+  }
+
+  /** Posts the offer: for an answer, or to make sure of the call that the ticket's answer, sent with it, makes by itself. */
+  async #post(offer, written) {
+    const { options } = this;
+    const more = written ? { "Fronthaul-Ticket": `${written.ufrag} ${written.pwd}` } : {};
+    const response = await ask({ ...options, headers: { ...options.headers, ...more } }, callsUrl(options), offer, options.session);
+    const answer = await response.text();
+    this.location = new URL(response.headers.get("Location"), options.url).href;
+    const servers = iceServersOf(response.headers.get("Link"));
+    this.relays = servers.length > 0 && !named.has(options.url) && !options.iceServers;
+    if (servers.length) named.set(options.url, servers);
+    return answer;
   }
 
   async #apply(answer) {
@@ -85,7 +105,7 @@ class Line {
     }
   }
 
-  async #wait(relayNext) {
+  async #wait() {
     const since = performance.now();
     const late = (ms) => performance.now() - since > ms;
     let open = false;
@@ -94,7 +114,7 @@ class Line {
       await Promise.race([this.opened, sleep(50)]);
       if (open) return;
       if (this.closed) throw this.#closedError();
-      if (relayNext && !this.heard && late(DIRECT_MS)) throw new TryRelay();
+      if (this.refused || (this.relays && !this.heard && late(DIRECT_MS))) throw new Again();
       if (!this.heard && (late(NO_CHECK_MS) || this.pc.connectionState === "failed")) throw this.#unheard();
       if (this.heard && (late(OPEN_MS) || this.pc.connectionState === "failed")) {
         throw new FronthaulError(
@@ -155,8 +175,8 @@ class Line {
   }
 }
 
-/** Thrown where the answer named TURN servers that the connection did not have. */
-class TryRelay extends Error {}
+/** Thrown where another attempt has what this one had not: TURN servers that the answer named, or no ticket. */
+class Again extends Error {}
 
 export class Call extends EventTarget {
   #options;
@@ -168,6 +188,8 @@ export class Call extends EventTarget {
   #attempt;
   #clicked;
   #remote;
+  #ticket;
+  #renewal;
   #muted = false;
   #timers = [];
   #playout = {};
@@ -211,9 +233,14 @@ export class Call extends EventTarget {
     return this.#line?.pc;
   }
 
-  /** Connects before the click, without a microphone: `connect` then only puts it in. It takes a seat at the edge. */
-  async prepare() {
-    if (this.#state !== "idle") return this.#warming;
+  /**
+   * Takes what can be taken out of the click. "connection": connects, without a microphone, which `connect` then only puts
+   * in; it takes a seat at the edge. "ticket": has an answer ready before there is an offer, so that the click waits for no
+   * request; it costs the edge nothing. Gives whether it did.
+   */
+  async prepare(what = "connection") {
+    if (what === "ticket") return this.#fetchTicket();
+    if (this.#state !== "idle") return Boolean(await this.#warming);
     this.#become("preparing");
     this.#warming = this.#dial().then(
       (line) => {
@@ -225,7 +252,37 @@ export class Call extends EventTarget {
         throw error;
       },
     );
-    await this.#warming;
+    return Boolean(await this.#warming);
+  }
+
+  /** Keeps a fresh ticket while the page is looked at. */
+  async #fetchTicket() {
+    clearTimeout(this.#renewal);
+    const asked = performance.now();
+    const url = new URL("/v1/realtime/tickets", this.#options.url);
+    if (this.#options.model) url.searchParams.set("model", this.#options.model);
+    const { session } = this.#options;
+    const ticket = await ask(this.#options, url, session && JSON.stringify(session), undefined, HTTP_MS, "application/json")
+      .then((response) => response.json())
+      .catch(() => undefined);
+    // No ticket is no fault: the click posts its offer.
+    if (!ticket) return false;
+    this.#ticket = { ...ticket, until: asked + ticket.expires_in_ms };
+    if (ticket.ice_servers) named.set(this.#options.url, ticket.ice_servers);
+    const renew = () => {
+      if (document.visibilityState === "visible") this.#fetchTicket();
+      else document.addEventListener("visibilitychange", renew, { once: true });
+    };
+    this.#renewal = setTimeout(() => this.#ticket && renew(), 0.8 * ticket.expires_in_ms);
+    return true;
+  }
+
+  /** It is good for one call. */
+  #takeTicket() {
+    const ticket = this.#ticket;
+    this.#ticket = undefined;
+    clearTimeout(this.#renewal);
+    return ticket && performance.now() < ticket.until - 1000 ? ticket : undefined;
   }
 
   /** Resolves once the user can be heard and events flow. */
@@ -253,6 +310,7 @@ export class Call extends EventTarget {
       const [track, connected] = await settled(microphone, line, () => this.#attempt !== mine);
       await connected.sender.replaceTrack(track);
       took("connected");
+      this.timings.instant = connected.instant && !this.timings.warm;
     } catch (error) {
       if (this.#attempt === mine) this.close();
       throw asError(error);
@@ -334,6 +392,7 @@ export class Call extends EventTarget {
   }
 
   #end(options) {
+    this.#takeTicket();
     this.#timers.forEach(clearInterval);
     this.#timers = [];
     globalThis.removeEventListener?.("online", this.#onNetwork);
@@ -360,7 +419,7 @@ export class Call extends EventTarget {
 
   async #dial() {
     for (;;) {
-      const line = new Line(this.#options, this.#microphone, {
+      const line = new Line(this.#options, this.#microphone, this.#takeTicket(), {
         track: (stream) => this.#play(stream),
         message: (data) => this.#message(data),
         ended: () => this.#lost(line, new FronthaulError("ended", "The edge ended the call.", "Connect again.")),
@@ -376,7 +435,7 @@ export class Call extends EventTarget {
       } catch (error) {
         line.close();
         if (this.#line === line) this.#line = undefined;
-        if (!(error instanceof TryRelay)) throw error;
+        if (!(error instanceof Again)) throw error;
       }
     }
   }
@@ -583,21 +642,22 @@ async function settled(microphone, line, unwanted) {
 function callsUrl({ url, model }) {
   const calls = new URL("/v1/realtime/calls", url);
   if (model) calls.searchParams.set("model", model);
+  calls.searchParams.set("dcid", STREAM);
   return calls.href;
 }
 
 const headersOf = ({ headers, token }) => ({ ...(token ? { Authorization: `Bearer ${token}` } : {}), ...headers });
 
-/** Posts an offer; gives the response if it took it. */
-async function ask(options, url, sdp, session, patience = HTTP_MS) {
+/** Posts an offer, or what else; gives the response if it took it. */
+async function ask(options, url, sdp, session, patience = HTTP_MS, type = "application/sdp") {
   const headers = headersOf(options);
   let body = sdp;
   if (session) {
     body = new FormData();
     body.set("sdp", sdp);
     body.set("session", JSON.stringify(session));
-  } else {
-    headers["Content-Type"] = "application/sdp";
+  } else if (sdp) {
+    headers["Content-Type"] = type;
   }
   let response;
   try {
@@ -631,6 +691,96 @@ function fixOf(status, wait) {
   if (status >= 500) return later;
   return "The page sent something that the edge does not take: compare the versions of fronthaul.js and the edge.";
 }
+
+/**
+ * The answer to an offer, made from a ticket before the edge has seen it: docs/WEBRTC.md has the rules. Behind the ticket in
+ * its ufrag stands what the edge has to know of the offer, and the first check brings it there. Nothing for an offer that
+ * does not fit; it has to be posted.
+ */
+export function writeAnswer(offer, ticket, stream = STREAM) {
+  const [session, ...media] = offer.trim().split(/\r?\n(?=m=)/).map((section) => section.split(/\r?\n/));
+  const values = (section, name) => section.filter((line) => line.startsWith(`a=${name}:`)).map((line) => line.slice(name.length + 3).trim());
+  const value = (section, name) => values(section, name)[0] ?? values(session, name)[0];
+  const kinds = media.map(([line]) => line.slice(2).split(" ")[0]);
+  const only = (kind) => media[kinds.indexOf(kind)];
+  const [audio, data] = [only("audio"), only("application")];
+  const bundled = (values(session, "group").find((group) => group.startsWith("BUNDLE")) ?? "").split(" ").slice(1);
+  const mids = media.map((section) => value(section, "mid"));
+  const fingerprint = /^sha-256 ((?:[0-9A-F]{2}:){31}[0-9A-F]{2})$/i.exec(value(media[0] ?? [], "fingerprint") ?? "")?.[1];
+  const size = data && Number(value(data, "max-message-size") ?? 65536);
+  const fits =
+    fingerprint &&
+    new Set(kinds).size === kinds.length &&
+    kinds.every((kind) => kind === "audio" || kind === "application") &&
+    mids.every((mid) => mid !== undefined && bundled.includes(mid)) &&
+    (!data || (value(data, "sctp-port") === "5000" && (size === 0 || size >= 262144)));
+  const payloads = audio?.[0].split(" ").slice(3) ?? [];
+  const opus = payloads.find((payload) => values(audio, "rtpmap").some((map) => map.toLowerCase().startsWith(`${payload} opus/48000`)));
+  if (!fits || (audio && opus === undefined)) return undefined;
+
+  const extension = (uri) => parseInt(values(audio ?? [], "extmap").find((map) => map.split(" ")[1] === uri) ?? "0", 10);
+  const level = extension(LEVEL);
+  const midId = extension(MID);
+  const direction = ["sendrecv", "sendonly", "recvonly", "inactive"].find((way) => audio?.includes(`a=${way}`)) ?? "sendrecv";
+  const offered = (value(media[0], "ice-options") ?? "").split(" ");
+  const sped = ticket.ice_options.split(" ").filter((name) => offered.includes(name));
+  const init = data && value(data, "sctp-init");
+  const chunk = init && Uint8Array.from(atob(init), (char) => char.charCodeAt(0));
+  const [sends, receives] = [["sendrecv", "sendonly"].includes(direction), ["sendrecv", "recvonly"].includes(direction)];
+  const flags = (sped.length && 1) | (init && 2) | (audio && 4) | (audio && sends && 8) | (audio && receives && 16) | (data && 32) | (data && 64);
+  const facts = [flags, Number(opus ?? 0), level, midId, stream >> 8, stream & 255, ...(init ? [...chunk.slice(4, 8), ...chunk.slice(16, 20)] : [])];
+  const digest = fingerprint.split(":").map((byte) => parseInt(byte, 16));
+  const ufrag = ticket.ufrag + unpadded(digest) + unpadded(facts);
+
+  const transport = (mid) => [
+    "c=IN IP4 0.0.0.0",
+    `a=mid:${mid}`,
+    `a=ice-ufrag:${ufrag}`,
+    `a=ice-pwd:${ticket.pwd}`,
+    `a=fingerprint:${ticket.fingerprint}`,
+    `a=setup:${sped.length ? ticket.setup : "active"}`,
+    ...(sped.length ? [`a=ice-options:${sped.join(" ")}`] : []),
+  ];
+  const mirrored = { sendrecv: "sendrecv", sendonly: "recvonly", recvonly: "sendonly", inactive: "inactive" }[direction];
+  const section = {
+    audio: (mid) => [
+      `m=audio 9 UDP/TLS/RTP/SAVPF ${opus}`,
+      ...transport(mid),
+      "a=rtcp-mux",
+      `a=${mirrored}`,
+      `a=rtpmap:${opus} opus/48000/2`,
+      `a=fmtp:${opus} minptime=10;useinbandfec=1`,
+      ...(level ? [`a=extmap:${level} ${LEVEL}`] : []),
+      ...(midId ? [`a=extmap:${midId} ${MID}`] : []),
+      `a=msid:stream-${ticket.cname} audio-${ticket.cname}`,
+      `a=ssrc:${ticket.ssrc} cname:${ticket.cname}`,
+    ],
+    application: (mid) => [
+      "m=application 9 UDP/DTLS/SCTP webrtc-datachannel",
+      ...transport(mid),
+      `a=sctp-port:${ticket.sctp_port}`,
+      `a=max-message-size:${ticket.max_message_size}`,
+      ...(init ? [`a=sctp-init:${ticket.sctp_init}`] : []),
+    ],
+  };
+  const candidates = [...ticket.candidates.map((candidate) => `a=${candidate}`), "a=end-of-candidates"];
+  const lines = [
+    "v=0",
+    `o=- ${ticket.sdp_session} 1 IN IP4 0.0.0.0`,
+    "s=-",
+    "t=0 0",
+    `a=group:BUNDLE ${mids.join(" ")}`,
+    ...(session.includes("a=extmap-allow-mixed") ? ["a=extmap-allow-mixed"] : []),
+    "a=msid-semantic:WMS *",
+    "a=ice-lite",
+    ...kinds.flatMap((kind, n) => [...section[kind](mids[n]), ...(n === 0 ? candidates : [])]),
+  ];
+  return { sdp: `${lines.join("\r\n")}\r\n`, ufrag, pwd: ticket.pwd };
+}
+
+const LEVEL = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
+const MID = "urn:ietf:params:rtp-hdrext:sdes:mid";
+const unpadded = (bytes) => btoa(String.fromCharCode(...bytes)).replace(/=+$/, "");
 
 /** `UDP 192.0.2.7:3478` of each candidate. */
 const candidatesOf = (sdp) =>
