@@ -41,9 +41,9 @@ export function listing({ packets = [], start, ms, fault }) {
   return `${lines.map(({ at, text }) => `${at.toFixed(1).padStart(8)} ${text}\n`).join("")}${fault ? `${fault}\n` : ""}`;
 }
 
-const PANEL = 300;
-const GAP = 24;
-const LANE = { left: 54, right: 246 };
+const PANEL = 372;
+const GAP = 0;
+const LANE = { left: 96, right: 256 };
 const TOP = 86;
 const PX_PER_MS = 1.1;
 const COLORS = { check: "check", dtls: "dtls", sctp: "sctp", audio: "audio" };
@@ -52,10 +52,10 @@ const COLORS = { check: "check", dtls: "dtls", sctp: "sctp", audio: "audio" };
 export function timeline(runs, wayMs) {
   const last = Math.max(...runs.map((run) => Math.max(run.ms.message ?? 0, run.ms.open ?? 0)));
   const endMs = Math.ceil((last + 40) / (2 * wayMs)) * 2 * wayMs;
-  const width = runs.length * PANEL + (runs.length - 1) * GAP + 40;
+  const width = runs.length * PANEL + (runs.length - 1) * GAP + 100;
   const height = TOP + endMs * PX_PER_MS + 74;
   const parts = runs.map((run, n) => panel(run, 40 + n * (PANEL + GAP), endMs, wayMs, n === 0));
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="system-ui, sans-serif" font-size="12" role="img" aria-label="Packets of set-ups between browser and edge, ${2 * wayMs} ms round trip">
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="Packets of set-ups between browser and edge, ${2 * wayMs} ms round trip">
 <style>
   :root { --ink: #1f2328; --ground: #ffffff; --quiet: #59636e; --line: #d1d9e0; --check: #8a929b; --dtls: #4269d0; --sctp: #9a63d8; --audio: #2ca58d; --mark: #c2410c; }
   @media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --ground: #0d1117; --quiet: #9198a1; --line: #30363d; --check: #767f8a; --dtls: #7c9cff; --sctp: #c39bff; --audio: #4fd1b0; --mark: #ffa657; } }
@@ -73,7 +73,7 @@ ${parts.join("\n")}
 function legend(width, height) {
   const entries = [["check", "connectivity check"], ["dtls", "DTLS, inside checks too"], ["sctp", "data channel"], ["audio", "audio"]];
   return entries
-    .map(([kind, text], n) => `<line class="${kind}" stroke-width="2.5" x1="${40 + n * 190}" x2="${64 + n * 190}" y1="${height - 22}" y2="${height - 22}"/><text x="${72 + n * 190}" y="${height - 18}">${text}</text>`)
+    .map(([kind, text], n) => `<line class="${kind}" stroke-width="2.5" x1="${40 + n * 210}" x2="${64 + n * 210}" y1="${height - 22}" y2="${height - 22}"/><text x="${72 + n * 210}" y="${height - 18}">${text}</text>`)
     .join("\n");
 }
 
@@ -107,14 +107,14 @@ function panel(run, x, endMs, wayMs, first) {
     const faint = kind === "check" ? ' stroke-opacity="0.55"' : "";
     parts.push(`<line class="${kind}" stroke-width="${kind === "check" ? 1 : 2}"${faint} x1="${x1}" y1="${y1.toFixed(1)}" x2="${x2}" y2="${y2.toFixed(1)}"${packet.dropped ? ' stroke-dasharray="4 4"' : ""}/>`);
     const text = labelOf(packet);
-    if (text) labeled.push({ text, kind, x: packet.dir === "up" ? left + 8 : right - 8, y: packet.dir === "up" ? y1 : y1, anchor: packet.dir === "up" ? "start" : "end", dir: packet.dir });
+    if (text) labeled.push({ text, kind, x: (packet.dir === "up" ? left : right) + 8, y: y1, dir: packet.dir });
   }
-  // One label per line of text and side: a flight of several datagrams has one.
+  // The browser's inside, the edge's outside; each kind of packet is named once per side.
   const placed = [];
   for (const label of labeled) {
-    if (placed.some((other) => other.dir === label.dir && (Math.abs(other.y - label.y) < 13 || (other.text === label.text && Math.abs(other.y - label.y) < 60)))) continue;
+    if (placed.some((other) => other.dir === label.dir && (Math.abs(other.y - label.y) < 14 || other.text === label.text))) continue;
     placed.push(label);
-    parts.push(`<text class="${label.kind}-fill halo" style="fill: var(--${label.kind})" x="${label.x}" y="${(label.y + 4).toFixed(1)}" text-anchor="${label.anchor}" font-size="11">${label.text}</text>`);
+    parts.push(`<text class="${label.kind}-fill halo" style="fill: var(--${label.kind})" x="${label.x}" y="${(label.y + 4).toFixed(1)}" font-size="12">${label.text}</text>`);
   }
   const marks = [["open", "channel open"], ["message", "first message"], ["speak", "can speak"]]
     .filter(([event]) => run.ms[event] !== undefined && run.ms[event] <= endMs)
@@ -124,7 +124,7 @@ function panel(run, x, endMs, wayMs, first) {
   for (const mark of marks) {
     const at = Math.max(mark.y, lowest + 14);
     lowest = at;
-    parts.push(`<circle cx="${left}" cy="${mark.y.toFixed(1)}" r="4" class="mark"/><text class="mark halo" x="${left - 8}" y="${(at + 4).toFixed(1)}" text-anchor="end" font-size="11">${mark.text.replace(" ", "\u00a0")}</text>`);
+    parts.push(`<circle cx="${left}" cy="${mark.y.toFixed(1)}" r="4" class="mark"/><text class="mark halo" x="${left - 8}" y="${(at + 4).toFixed(1)}" text-anchor="end" font-size="12">${mark.text.replace(" ", "\u00a0")}</text>`);
   }
   return `<g>${parts.join("\n")}</g>`;
 }
@@ -139,9 +139,9 @@ function kindOf({ kind, records = [] }) {
 
 function labelOf({ kind, records = [], dir, stun }) {
   if (kind === "srtp") return "audio";
-  if (records.includes("client_hello")) return stun ? "check + ClientHello" : "ClientHello";
-  if (records.includes("server_hello")) return stun ? "response + ServerHello … Finished" : "ServerHello … Finished";
-  if (records.includes("handshake")) return stun ? "check + Finished" : "Finished";
+  if (records.includes("client_hello")) return stun ? "ClientHello in a check" : "ClientHello";
+  if (records.includes("server_hello")) return "ServerHello to Finished";
+  if (records.includes("handshake")) return "Finished";
   if (records.includes("data")) return "data channel";
   return undefined;
 }
