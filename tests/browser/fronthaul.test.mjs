@@ -90,6 +90,70 @@ test("a warm call does nothing at the click but put in the microphone", async ()
   await gone();
 });
 
+test("with a ticket the page answers itself: the click waits for no request, and the edge makes one call of both", async () => {
+  const before = (await servers.metrics()).edge;
+  const made = await inPage({ session: { instructions: "Be brief." } }, async (call, seen) => {
+    const had = await call.prepare("ticket");
+    performance.clearResourceTimings();
+    await call.connect();
+    while (!seen.some(({ type }) => type === "session.created")) await new Promise((resolve) => setTimeout(resolve, 20));
+    const created = seen.find(({ type }) => type === "session.created").detail;
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    const posts = performance.getEntriesByType("resource").map(({ name, responseStatus }) => `${new URL(name).pathname} ${responseStatus}`);
+    return { had, timings: call.timings, instructions: created.session.instructions, posts, state: call.state };
+  });
+  console.log(made.timings);
+  assert.equal(made.had, true);
+  assert.equal(made.timings.instant, true);
+  assert.equal(made.instructions, "Be brief.");
+  assert.match(made.posts.join(), /^\/v1\/realtime\/calls 20[01]$/);
+  assert.equal(made.state, "connected");
+  const { edge } = await servers.metrics();
+  assert.equal(edge.fronthaul_edge_sessions_claimed_total - before.fronthaul_edge_sessions_claimed_total, 1);
+  await close();
+  await gone();
+});
+
+test("where the edge does not take the ticket, a connection without one follows", async () => {
+  const made = await inPage({}, async (call) => {
+    const original = window.fetch;
+    window.fetch = async (...request) => {
+      const response = await original(...request);
+      if (!String(request[0]).includes("/tickets")) return response;
+      const ticket = await response.json();
+      // Sealed by nobody: no check that begins with it is answered.
+      ticket.ufrag = [...ticket.ufrag].reverse().join("");
+      return new Response(JSON.stringify(ticket));
+    };
+    try {
+      await call.prepare("ticket");
+      await call.connect();
+    } finally {
+      window.fetch = original;
+    }
+    return call.timings;
+  });
+  console.log(made);
+  assert.equal(made.instant, false);
+  await close();
+  await gone();
+});
+
+test("an edge without tickets is asked by POST", async () => {
+  const { had, timings } = await inPage({}, async (call) => {
+    const original = window.fetch;
+    window.fetch = (...request) => (String(request[0]).includes("/tickets") ? Promise.resolve(new Response("", { status: 404 })) : original(...request));
+    try {
+      return { had: await call.prepare("ticket"), timings: (await call.connect()).timings };
+    } finally {
+      window.fetch = original;
+    }
+  });
+  assert.deepEqual([had, timings.instant], [false, false]);
+  await close();
+  await gone();
+});
+
 test("a path that goes away and comes back at another time costs no call", async () => {
   await inPage({}, async (call) => void (await call.connect()));
   await proxy.stop();

@@ -46,3 +46,23 @@ export async function plain({ model, offer = [], answer = [], stream, patience }
   await fetch(response.headers.get("Location"), { method: "DELETE" });
   return { marks, agreed };
 }
+
+/** The same by fronthaul.js, counted from the click; `ticket`: with one that was there before. */
+export async function module({ model, ticket, patience }) {
+  const marks = {};
+  const { Call } = await import("/fronthaul.js");
+  const call = new Call({ model, audio: false });
+  const message = new Promise((resolve) => call.addEventListener("event", () => resolve((marks.message ??= performance.timeOrigin + performance.now()))));
+  if (ticket && !(await call.prepare("ticket"))) throw new Error("no ticket was issued");
+  const clicked = performance.now();
+  marks.click = performance.timeOrigin + clicked;
+  await call.connect();
+  marks.open = marks.click + call.timings.channel;
+  await Promise.race([message, new Promise((resolve) => setTimeout(resolve, patience))]);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const { localDescription, remoteDescription } = call.peerConnection;
+  const both = (pattern) => [localDescription, remoteDescription].every(({ sdp }) => pattern.test(sdp));
+  const agreed = { sped: both(/^a=ice-options:.*(sped|goog)/im), snap: both(/^a=sctp-init:/m), instant: call.timings.instant };
+  call.close();
+  return { marks, agreed };
+}

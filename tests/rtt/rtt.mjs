@@ -40,6 +40,8 @@ const CASES = [
   { name: "snap", title: "SNAP alone", browser: "snap", agreed: { snap: true }, page: { stream: 0 }, bounds: { media: 2.3, open: 2.3 }, picture: "SNAP" },
   { name: "warp", title: "SPED + SNAP, post-quantum off", browser: "warp", agreed: { sped: true, snap: true }, page: { stream: 0 }, bounds: { open: 1.25 }, picture: "SPED + SNAP" },
   { name: "warp-pqc", title: "SPED + SNAP, post-quantum on", browser: "warp-pqc", agreed: { sped: true, snap: true }, page: { stream: 0 }, bounds: { open: 2 } },
+  { name: "posted", title: "from the click: SPED + SNAP, offer posted", browser: "warp", script: "module", from: "click", agreed: { sped: true, snap: true, instant: false }, bounds: { message: 3.2 } },
+  { name: "instant", title: "from the click: SPED + SNAP, ticket", browser: "warp", script: "module", from: "click", page: { ticket: true }, agreed: { sped: true, snap: true, instant: true }, bounds: { message: 2.2 }, picture: "Instant, from the click" },
   { name: "sped-unanswered", title: "SPED browser, edge without SPED", browser: "warp", page: { offer: SPED_OFF }, bounds: { media: 2.3, open: 4.3 } },
   { name: "sped-answer-lost", title: "answer that lost its ice-options", browser: "warp", page: { answer: SPED_OFF }, bounds: { media: 2.3, open: 4.3 } },
   { name: "snap-offer-lost", title: "SNAP stripped from the offer", browser: "warp", page: { offer: SNAP_OFF }, bounds: { media: 2.3, open: 4.3 } },

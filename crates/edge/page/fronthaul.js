@@ -42,9 +42,8 @@ const named = new Map();
 
 /** One connection to the edge. */
 class Line {
-  constructor(options, track, ticket, listeners) {
+  constructor(options, track, listeners) {
     this.options = options;
-    this.ticket = ticket;
     this.listeners = listeners;
     const iceServers = [...(options.iceServers ?? []), ...(named.get(options.url) ?? [])];
     const pc = (this.pc = new RTCPeerConnection({ iceServers, bundlePolicy: "max-bundle" }));
@@ -61,17 +60,22 @@ class Line {
     };
   }
 
+  /** Makes the offer; it takes tens of milliseconds, so it is made before the click where it can be. */
+  offer() {
+    return (this.offered ??= this.pc.setLocalDescription());
+  }
+
   /** Resolves once the channel is open. */
-  async dial() {
+  async dial(ticket) {
     const { pc } = this;
-    await pc.setLocalDescription();
+    await this.offer();
     const offer = pc.localDescription.sdp;
-    const written = this.ticket && writeAnswer(offer, this.ticket);
+    const written = ticket && writeAnswer(offer, ticket);
     const posted = this.#post(offer, written);
     const answer = written?.sdp ?? (await posted);
     this.candidates = candidatesOf(answer);
     if (written) {
-      this.location = new URL(`/v1/realtime/calls/${this.ticket.session_id}`, this.options.url).href;
+      this.location = new URL(`/v1/realtime/calls/${ticket.session_id}`, this.options.url).href;
       // A refusal is about the ticket. No answer at all says nothing, as long as the checks get one.
       posted.catch((error) => (this.refused = error.status !== undefined));
     }
@@ -189,6 +193,7 @@ export class Call extends EventTarget {
   #clicked;
   #remote;
   #ticket;
+  #spare;
   #renewal;
   #muted = false;
   #timers = [];
@@ -269,6 +274,12 @@ export class Call extends EventTarget {
     if (!ticket) return false;
     this.#ticket = { ...ticket, until: asked + ticket.expires_in_ms };
     if (ticket.ice_servers) named.set(this.#options.url, ticket.ice_servers);
+    // Relays would be asked for an address that nobody may ever use.
+    const relays = [...(this.#options.iceServers ?? []), ...(named.get(this.#options.url) ?? [])].length > 0;
+    if (this.#state === "idle" && !relays) {
+      this.#spare ??= this.#newLine();
+      await this.#spare.offer();
+    }
     const renew = () => {
       if (document.visibilityState === "visible") this.#fetchTicket();
       else document.addEventListener("visibilitychange", renew, { once: true });
@@ -393,6 +404,8 @@ export class Call extends EventTarget {
 
   #end(options) {
     this.#takeTicket();
+    this.#spare?.close();
+    this.#spare = undefined;
     this.#timers.forEach(clearInterval);
     this.#timers = [];
     globalThis.removeEventListener?.("online", this.#onNetwork);
@@ -417,20 +430,26 @@ export class Call extends EventTarget {
     this.devices().then((devices) => this.#tell("devices", devices));
   }
 
+  #newLine() {
+    const line = new Line(this.#options, this.#microphone, {
+      track: (stream) => this.#play(stream),
+      message: (data) => this.#message(data),
+      ended: () => this.#lost(line, new FronthaulError("ended", "The edge ended the call.", "Connect again.")),
+      failed: () => line === this.#line && this.#failed(line),
+      path: (state) => line === this.#line && this.#tell("path", state),
+    });
+    return line;
+  }
+
   async #dial() {
     for (;;) {
-      const line = new Line(this.#options, this.#microphone, this.#takeTicket(), {
-        track: (stream) => this.#play(stream),
-        message: (data) => this.#message(data),
-        ended: () => this.#lost(line, new FronthaulError("ended", "The edge ended the call.", "Connect again.")),
-        failed: () => line === this.#line && this.#failed(line),
-        path: (state) => line === this.#line && this.#tell("path", state),
-      });
+      const line = this.#spare ?? this.#newLine();
+      this.#spare = undefined;
       const former = this.#line;
       this.#line = line;
       former?.close();
       try {
-        await line.dial();
+        await line.dial(this.#takeTicket());
         return line;
       } catch (error) {
         line.close();
