@@ -42,19 +42,27 @@ export function listing({ packets = [], start, ms, fault }) {
 }
 
 const PANEL = 372;
-const GAP = 0;
+const COLUMNS = 2;
 const LANE = { left: 96, right: 256 };
 const TOP = 86;
-const PX_PER_MS = 1.1;
+const PX_PER_MS = 1;
 const COLORS = { check: "check", dtls: "dtls", sctp: "sctp", audio: "audio" };
 
-/** Ladders side by side, the browser left and the edge right in each, time downward on one scale. */
+/** Ladders two by two, the browser left and the edge right in each, time downward on one scale. */
 export function timeline(runs, wayMs) {
-  const last = Math.max(...runs.map((run) => Math.max(run.ms.message ?? 0, run.ms.open ?? 0)));
-  const endMs = Math.ceil((last + 40) / (2 * wayMs)) * 2 * wayMs;
-  const width = runs.length * PANEL + (runs.length - 1) * GAP + 100;
-  const height = TOP + endMs * PX_PER_MS + 74;
-  const parts = runs.map((run, n) => panel(run, 40 + n * (PANEL + GAP), endMs, wayMs, n === 0));
+  const rows = [];
+  for (let at = 0; at < runs.length; at += COLUMNS) rows.push(runs.slice(at, at + COLUMNS));
+  const width = 40 + Math.min(runs.length, COLUMNS) * PANEL + 44;
+  let height = 0;
+  const parts = rows.map((row) => {
+    const last = Math.max(...row.map(({ ms }) => Math.max(ms.message ?? 0, ms.open ?? 0, ms.media ?? 0)));
+    const endMs = Math.ceil((last + 20) / wayMs) * wayMs;
+    const drawn = row.map((run, n) => panel(run, 40 + n * PANEL, endMs, wayMs, n === 0)).join("\n");
+    const placed = `<g transform="translate(0 ${height.toFixed(0)})">${drawn}</g>`;
+    height += TOP + endMs * PX_PER_MS + 34;
+    return placed;
+  });
+  height = Math.round(height + 30);
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="Packets of set-ups between browser and edge, ${2 * wayMs} ms round trip">
 <style>
   :root { --ink: #1f2328; --ground: #ffffff; --quiet: #59636e; --line: #d1d9e0; --check: #8a929b; --dtls: #4269d0; --sctp: #9a63d8; --audio: #2ca58d; --mark: #c2410c; }
@@ -73,7 +81,7 @@ ${parts.join("\n")}
 function legend(width, height) {
   const entries = [["check", "connectivity check"], ["dtls", "DTLS, inside checks too"], ["sctp", "data channel"], ["audio", "audio"]];
   return entries
-    .map(([kind, text], n) => `<line class="${kind}" stroke-width="2.5" x1="${40 + n * 210}" x2="${64 + n * 210}" y1="${height - 22}" y2="${height - 22}"/><text x="${72 + n * 210}" y="${height - 18}">${text}</text>`)
+    .map(([kind, text], n) => `<line class="${kind}" stroke-width="2.5" x1="${40 + n * 205}" x2="${64 + n * 205}" y1="${height - 22}" y2="${height - 22}"/><text x="${72 + n * 205}" y="${height - 18}">${text}</text>`)
     .join("\n");
 }
 

@@ -490,8 +490,8 @@ export class Call extends EventTarget {
 
   async #openMicrophone(device) {
     let track = device;
-    this.#own = !(device instanceof MediaStreamTrack);
-    if (this.#own) {
+    const own = !(device instanceof MediaStreamTrack);
+    if (own) {
       const constraints = typeof this.#options.constraints === "object" ? { ...this.#options.constraints } : {};
       if (device) constraints.deviceId = { exact: device };
       try {
@@ -503,6 +503,7 @@ export class Call extends EventTarget {
     track.enabled = !this.#muted;
     // Unplugged in mid-call: the default device takes over.
     track.addEventListener("ended", () => track === this.#microphone && this.#state === "connected" && this.#devicesChanged());
+    this.#own = own;
     this.#microphone = track;
     this.#tell("microphone", track);
     return track;
