@@ -90,16 +90,10 @@ pub(crate) trait Negotiated {
     fn is_restart(&self, remote: &Credentials) -> bool;
 
     /// Takes an offer.
-    fn offer(
-        &mut self,
-        offer: &Offer,
-        candidates: &[Candidate],
-        version: u64,
-        fresh: &Credentials,
-    ) -> Result<Renewed, OfferError>;
+    fn offer(&mut self, offer: &Offer, with: &Renewal<'_>) -> Result<Renewed, OfferError>;
 
     /// Takes a fragment.
-    fn fragment(&mut self, fragment: &Fragment, candidates: &[Candidate], fresh: &Credentials) -> Option<Renewed>;
+    fn fragment(&mut self, fragment: &Fragment, with: &Renewal<'_>) -> Option<Renewed>;
 }
 
 /// A call that nobody claimed: only what is agreed changes.
@@ -117,24 +111,18 @@ impl Negotiated for PendingCall<'_> {
         self.setup.is_restart(&remote.ufrag, &remote.password)
     }
 
-    fn offer(
-        &mut self,
-        offer: &Offer,
-        candidates: &[Candidate],
-        version: u64,
-        fresh: &Credentials,
-    ) -> Result<Renewed, OfferError> {
+    fn offer(&mut self, offer: &Offer, with: &Renewal<'_>) -> Result<Renewed, OfferError> {
         // The certificate is that of the key that made the ufrag, which is how the worker that claims the call finds it.
         let restarts = offer.restarts(self.setup);
-        let ufrag = if restarts { &fresh.ufrag } else { &self.setup.local_ufrag };
+        let ufrag = if restarts { &with.fresh.ufrag } else { &self.setup.local_ufrag };
         let fingerprint = self.keys.identity(ufrag).map_or("", Identity::fingerprint);
-        let renewed = self.setup.renew(offer, &Renewal { fingerprint, candidates, version, fresh })?;
+        let renewed = self.setup.renew(offer, &Renewal { fingerprint, ..*with })?;
         *self.setup = renewed.setup.clone();
         Ok(renewed)
     }
 
-    fn fragment(&mut self, fragment: &Fragment, candidates: &[Candidate], fresh: &Credentials) -> Option<Renewed> {
-        let renewed = self.setup.restart(fragment, candidates, fresh)?;
+    fn fragment(&mut self, fragment: &Fragment, with: &Renewal<'_>) -> Option<Renewed> {
+        let renewed = self.setup.restart(fragment, with)?;
         *self.setup = renewed.setup.clone();
         Some(renewed)
     }
@@ -160,10 +148,11 @@ pub(crate) fn change(
 ) -> Result<Changed, Refusal> {
     let fresh = fresh(call.local_ufrag(), minting).ok_or(Refusal::Busy)?;
     let ice_session = versions.ice_session();
+    let version = versions.answers.load(Ordering::Relaxed) + 1;
+    let with = Renewal { fingerprint: "", candidates, version, ice_session, fresh: &fresh };
     let renewed = match change {
         Change::Offer(offer) => {
-            let version = versions.answers.load(Ordering::Relaxed) + 1;
-            let renewed = call.offer(offer, candidates, version, &fresh).map_err(Refusal::Offer)?;
+            let renewed = call.offer(offer, &with).map_err(Refusal::Offer)?;
             versions.answers.store(version, Ordering::Relaxed);
             Some(renewed)
         }
@@ -173,7 +162,7 @@ pub(crate) fn change(
             Some(remote) if call.is_restart(remote) => return Err(Refusal::OtherCredentials),
             _ => None,
         },
-        Change::Fragment(fragment, None) => call.fragment(fragment, candidates, &fresh),
+        Change::Fragment(fragment, None) => call.fragment(fragment, &with),
     };
     let restarted = renewed.as_ref().is_some_and(|renewed| renewed.restarted);
     let ice_session = ice_session + u32::from(restarted);

@@ -36,7 +36,7 @@ use crate::sctp::{self, Association};
 use crate::sdp::{Credentials, Fragment, OfferError, Renewal, Renewed};
 use crate::sped::Sped;
 use crate::stun::IntegrityKey;
-use crate::{Candidate, Class, Discard, Identity, Offer, Setup, classify, srtp};
+use crate::{Class, Discard, Identity, Offer, Setup, classify, srtp};
 use handshake::{AMPLIFICATION, HOLD, Held, SPED_ROUND_TRIP};
 use media::{Kind, Media};
 
@@ -286,35 +286,21 @@ impl Session {
         self.agent.duplicate(now, bytes)
     }
 
-    /// Takes a later offer of the client's and answers it; `version` counts the answers. `fresh` are our credentials,
-    /// should it restart ICE.
+    /// Takes a later offer of the client's and answers it.
     ///
     /// # Errors
     /// What in it cannot be: the call goes on as it was.
-    pub fn handle_offer(
-        &mut self,
-        now: Instant,
-        offer: &Offer,
-        candidates: &[Candidate],
-        version: u64,
-        fresh: &Credentials,
-    ) -> Result<Renewed, OfferError> {
+    pub fn handle_offer(&mut self, now: Instant, offer: &Offer, with: &Renewal<'_>) -> Result<Renewed, OfferError> {
         let fingerprint = self.identity.fingerprint();
-        let renewed = self.agreed.renew(offer, &Renewal { fingerprint, candidates, version, fresh })?;
-        self.take_renewed(now, &renewed, fresh);
+        let renewed = self.agreed.renew(offer, &Renewal { fingerprint, ..*with })?;
+        self.take_renewed(now, &renewed, with.fresh);
         Ok(renewed)
     }
 
     /// Takes an SDP fragment of the client's. `None`: it does not restart ICE, and there is nothing to answer.
-    pub fn handle_fragment(
-        &mut self,
-        now: Instant,
-        fragment: &Fragment,
-        candidates: &[Candidate],
-        fresh: &Credentials,
-    ) -> Option<Renewed> {
-        let renewed = self.agreed.restart(fragment, candidates, fresh)?;
-        self.take_renewed(now, &renewed, fresh);
+    pub fn handle_fragment(&mut self, now: Instant, fragment: &Fragment, with: &Renewal<'_>) -> Option<Renewed> {
+        let renewed = self.agreed.restart(fragment, with)?;
+        self.take_renewed(now, &renewed, with.fresh);
         Some(renewed)
     }
 

@@ -52,13 +52,14 @@ class Call {
     return { location: this.location, opened: performance.now() - started, answer };
   }
 
-  /** Restarts ICE by a later offer at the call's Location; gives the answer. */
-  async restart(url) {
+  /** Restarts ICE by a later offer at the call's Location, which is given up after `ms`; gives the answer. */
+  async restart(url, ms = 5000) {
     await this.pc.setLocalDescription(await this.pc.createOffer({ iceRestart: true }));
     const response = await fetch(new URL(this.location, url), {
       method: "POST",
       headers: { "Content-Type": "application/sdp" },
       body: this.pc.localDescription.sdp,
+      signal: AbortSignal.timeout(ms),
     });
     const answer = await response.text();
     if (response.status !== 200) throw new Error(`${response.status}: ${answer}`);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use link::ids::SessionId;
-use rtc::{Candidate, Credentials, Fragment, Offer, OfferError, Renewed, Session};
+use rtc::{Candidate, Credentials, Fragment, Offer, OfferError, Renewal, Renewed, Session};
 
 use super::Worker;
 use super::client::Side;
@@ -24,18 +24,12 @@ impl Negotiated for Running<'_> {
         self.session.agreed().is_restart(&remote.ufrag, &remote.password)
     }
 
-    fn offer(
-        &mut self,
-        offer: &Offer,
-        candidates: &[Candidate],
-        version: u64,
-        fresh: &Credentials,
-    ) -> Result<Renewed, OfferError> {
-        self.session.handle_offer(self.now, offer, candidates, version, fresh)
+    fn offer(&mut self, offer: &Offer, with: &Renewal<'_>) -> Result<Renewed, OfferError> {
+        self.session.handle_offer(self.now, offer, with)
     }
 
-    fn fragment(&mut self, fragment: &Fragment, candidates: &[Candidate], fresh: &Credentials) -> Option<Renewed> {
-        self.session.handle_fragment(self.now, fragment, candidates, fresh)
+    fn fragment(&mut self, fragment: &Fragment, with: &Renewal<'_>) -> Option<Renewed> {
+        self.session.handle_fragment(self.now, fragment, with)
     }
 }
 

@@ -8,6 +8,8 @@ use super::transport::Role;
 use super::{Accepted, AudioSetup, Candidate, LocalDescription, SctpInit, SctpSetup, Setup, Snap, SnapState};
 use crate::sctp;
 
+/// Most that libwebrtc takes a network to cost.
+const NETWORK_COST_MAX: u32 = 999;
 /// Ours, said in `a=max-message-size` (RFC 8841 §6).
 pub(super) const MAX_MESSAGE_BYTES: usize = 256 * 1024;
 /// Ours, said in `a=sctp-port`.
@@ -22,6 +24,8 @@ pub(super) struct Terms {
     pub(super) sped: bool,
     /// Of the answer, in its `o=` line.
     pub(super) version: u64,
+    /// Number of the ICE session that it describes, from 1.
+    pub(super) ice_session: u32,
 }
 
 pub(super) fn write(offer: &Offer, local: &LocalDescription, terms: Terms) -> Accepted {
@@ -121,11 +125,17 @@ impl LocalDescription {
 }
 
 /// RFC 8839 §5.1. The priority is that of RFC 8445 §5.1.2.1: host, the address's rank, component 1.
-pub(super) fn candidates(candidates: &[Candidate], mut line: impl FnMut(fmt::Arguments<'_>)) {
+///
+/// `network-cost` (0 to 999) is an extension attribute of libwebrtc's, which adds it to the cost of the client's own network
+/// and prefers a working pair that costs less. A client that lost the network it talks over keeps the dead pair for 3.5 s,
+/// as long as packets may yet come; an ICE session that costs less than the one before is moved to as soon as it works.
+/// A cellular network costs up to 500 more than Wi-Fi, other changes 10 to 250: each session costs half of the last.
+pub(super) fn candidates(candidates: &[Candidate], ice_session: u32, mut line: impl FnMut(fmt::Arguments<'_>)) {
+    let cost = NETWORK_COST_MAX.checked_shr(ice_session.saturating_sub(1)).unwrap_or(0);
     for (rank, candidate) in (0_u32..=65535).zip(candidates) {
         let priority = (126 << 24) | ((65535 - rank) << 8) | 255;
         let (ip, port) = (candidate.address.ip(), candidate.address.port());
-        line(format_args!("a=candidate:{} 1 udp {priority} {ip} {port} typ host", rank + 1));
+        line(format_args!("a=candidate:{} 1 udp {priority} {ip} {port} typ host network-cost {cost}", rank + 1));
     }
     line(format_args!("a=end-of-candidates"));
 }
@@ -254,7 +264,8 @@ impl Answer<'_> {
 
     fn candidates(&mut self) {
         let local = self.local;
-        candidates(&local.candidates, |line| self.line(line));
+        let session = self.terms.ice_session;
+        candidates(&local.candidates, session, |line| self.line(line));
     }
 
     fn line(&mut self, line: fmt::Arguments<'_>) {

@@ -4,9 +4,9 @@
 
 use std::fmt::Write as _;
 
-use super::renew::{Credentials, Renewed};
+use super::renew::{Credentials, Renewal, Renewed};
 use super::text::{Attribute, Description};
-use super::{Candidate, OfferError, Setup, answer};
+use super::{OfferError, Setup, answer};
 
 /// RFC 8839 §5.4: ice-ufrag and ice-pwd have at most 256 characters.
 const CREDENTIAL_MAX: usize = 256;
@@ -47,7 +47,8 @@ impl Fragment {
 impl Setup {
     /// Answers a fragment that restarts ICE; `None`: it does not, so there is nothing to answer.
     #[must_use]
-    pub fn restart(&self, fragment: &Fragment, candidates: &[Candidate], fresh: &Credentials) -> Option<Renewed> {
+    pub fn restart(&self, fragment: &Fragment, with: &Renewal<'_>) -> Option<Renewed> {
+        let fresh = with.fresh;
         let remote = fragment.credentials.as_ref().filter(|remote| self.is_restart(&remote.ufrag, &remote.password))?;
         let mut setup = self.clone();
         setup.remote_ufrag.clone_from(&remote.ufrag);
@@ -76,7 +77,7 @@ impl Setup {
         }
         line(format_args!("a=ice-ufrag:{}", fresh.ufrag));
         line(format_args!("a=ice-pwd:{}", fresh.password));
-        answer::candidates(candidates, line);
+        answer::candidates(with.candidates, with.ice_session + 1, line);
         Some(Renewed { answer: text, setup, restarted: true })
     }
 }

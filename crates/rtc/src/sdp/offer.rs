@@ -119,7 +119,7 @@ impl Offer {
     #[must_use]
     pub fn accept(&self, local: &LocalDescription) -> Accepted {
         let sped = !self.transport.sped.is_empty();
-        answer::write(self, local, answer::Terms { role: self.transport.role, sped, version: 1 })
+        answer::write(self, local, answer::Terms { role: self.transport.role, sped, version: 1, ice_session: 1 })
     }
 
     /// Why lines are refused, in the offer's order: for a log, as an answer cannot say it. Lines that were offered dead

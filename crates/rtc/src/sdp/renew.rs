@@ -17,12 +17,14 @@ use super::{Accepted, Candidate, LocalDescription, OfferError, SctpInit, Setup, 
 /// What the edge brings to the answer of a later offer.
 #[derive(Debug, Clone, Copy)]
 pub struct Renewal<'a> {
-    /// Of the certificate that the call was set up with.
+    /// Of the certificate that the call was set up with. A [`crate::Session`] knows it by itself.
     pub fingerprint: &'a str,
     /// Advertised addresses, in order of preference.
     pub candidates: &'a [Candidate],
     /// Number of the answer in its `o=` line; the first one had 1.
     pub version: u64,
+    /// Number of the ICE session so far, from 1.
+    pub ice_session: u32,
     /// Our credentials, should the offer restart ICE.
     pub fresh: &'a Credentials,
 }
@@ -83,7 +85,12 @@ impl Setup {
             },
             ssrc: self.audio.as_ref().map_or_else(|| u32::from_be_bytes([a, b, c, d]).max(1), |audio| audio.ssrc),
         };
-        let terms = answer::Terms { role: self.role(), sped: self.sped, version: with.version };
+        let terms = answer::Terms {
+            role: self.role(),
+            sped: self.sped,
+            version: with.version,
+            ice_session: with.ice_session + u32::from(restarted),
+        };
         let Accepted { answer, mut setup, .. } = answer::write(offer, &local, terms);
         if let Some((renewed, agreed)) = setup.sctp.as_mut().zip(self.sctp.as_ref()) {
             renewed.snap.clone_from(&agreed.snap);

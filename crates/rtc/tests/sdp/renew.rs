@@ -13,7 +13,7 @@ fn fresh() -> Credentials {
 fn renew(setup: &Setup, offer: &str) -> Result<Renewed, OfferError> {
     let local = local();
     let (fresh, candidates) = (fresh(), local.candidates);
-    let renewal = Renewal { fingerprint: "AA:BB", candidates: &candidates, version: 2, fresh: &fresh };
+    let renewal = Renewal { fingerprint: "AA:BB", candidates: &candidates, version: 2, ice_session: 1, fresh: &fresh };
     setup.renew(&Offer::parse(offer).unwrap(), &renewal)
 }
 
@@ -129,20 +129,41 @@ a=end-of-candidates\r
 fn a_fragment_with_other_credentials_restarts_ice() {
     let setup = accept(&crlf(CHROMIUM)).setup;
     let fragment = Fragment::parse(RESTART).unwrap();
-    let renewed = setup.restart(&fragment, &local().candidates, &fresh()).unwrap();
+    let (local, fresh) = (local(), fresh());
+    let with = Renewal { fingerprint: "", candidates: &local.candidates, version: 2, ice_session: 1, fresh: &fresh };
+    let renewed = setup.restart(&fragment, &with).unwrap();
     let expected = "a=ice-lite
 a=group:BUNDLE 0 1
 m=audio 9 UDP/TLS/RTP/SAVPF 111
 a=mid:0
 a=ice-ufrag:fresh
 a=ice-pwd:another-password-of-24-b
-a=candidate:1 1 udp 2130706431 198.51.100.1 3478 typ host
-a=candidate:2 1 udp 2130706175 2001:db8::1 3478 typ host
+a=candidate:1 1 udp 2130706431 198.51.100.1 3478 typ host network-cost 499
+a=candidate:2 1 udp 2130706175 2001:db8::1 3478 typ host network-cost 499
 a=end-of-candidates
 ";
     assert_eq!(renewed.answer, crlf(expected));
     assert_eq!((renewed.setup.local_ufrag.as_str(), renewed.setup.remote_ufrag.as_str()), ("fresh", "ysXw"));
-    assert!(renewed.setup.restart(&fragment, &[], &fresh()).is_none(), "the same again is none");
+    assert!(renewed.setup.restart(&fragment, &with).is_none(), "the same again is none");
+}
+
+/// libwebrtc stays on a pair that may be dead for seconds, but leaves it at once for one that costs less.
+#[test]
+fn each_ice_session_costs_less_than_the_one_before() {
+    let mut setup = accept(AUDIO).setup;
+    let mut last = 999;
+    for ice_session in 1..20 {
+        let offer = with(AUDIO, "ice-ufrag:abcd", &format!("ice-ufrag:abcd{ice_session}"));
+        let (local, fresh) = (local(), fresh());
+        let renewal =
+            Renewal { fingerprint: "", candidates: &local.candidates, version: 2, ice_session, fresh: &fresh };
+        let renewed = setup.renew(&Offer::parse(&offer).unwrap(), &renewal).unwrap();
+        let cost = renewed.answer.lines().find_map(|line| line.split_once(" network-cost ")).unwrap().1;
+        let cost: u32 = cost.parse().unwrap();
+        assert!(cost < last || cost == 0, "{cost} after {last}");
+        last = cost;
+        setup = renewed.setup;
+    }
 }
 
 #[test]
@@ -157,7 +178,9 @@ fn fragments_of_candidates_alone_and_of_nothing_are_taken() {
     ] {
         let fragment = Fragment::parse(text).unwrap();
         assert_eq!(fragment.credentials, None);
-        assert!(setup.restart(&fragment, &[], &fresh()).is_none());
+        let fresh = fresh();
+        let with = Renewal { fingerprint: "", candidates: &[], version: 2, ice_session: 1, fresh: &fresh };
+        assert!(setup.restart(&fragment, &with).is_none());
     }
 }
 

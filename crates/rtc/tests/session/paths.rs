@@ -90,6 +90,55 @@ fn are_followed_with_a_report_from_a_checked_address() {
     assert!(pair.server_event(|event| *event == Event::PathRemoved(old)).is_none(), "it did not merely expire");
 }
 
+/// A client that neither speaks nor hears is asked: it answers within a round trip of its check.
+#[test]
+fn are_asked_where_they_are_when_they_say_nothing() {
+    let mut pair = Pair::open(Plan::default());
+    pair.talk(5);
+    pair.run(Duration::from_secs(1));
+    pair.source = elsewhere();
+    let new = pair.path();
+    pair.until(Duration::from_secs(30), |pair| pair.server_event(|event| *event == Event::PathAdded(new)).is_some());
+    pair.until(Duration::from_millis(120), |pair| {
+        let frame = OutgoingFrame { rtp_timestamp: 0, marker: false, payload: &[1] };
+        let now = pair.sim.now();
+        pair.server.send_media(now, frame, &mut Vec::new()) == Ok(new)
+    });
+}
+
+/// Ten seconds of replays beside a downlink: three bytes for one, all of them counted, and nothing moves.
+#[test]
+fn are_not_flooded_by_who_replays_their_checks() {
+    let mut pair = Pair::open(Plan::default());
+    pair.talk(5);
+    let (attacker, check) = attack(&mut pair);
+    let (client, start) = (pair.path(), pair.sim.now());
+    let (mut came, mut went, mut duplicated) = (0, 0, 0);
+    let mut out = Vec::new();
+    for slot in 0..500_u32 {
+        let now = start + Duration::from_millis(20) * slot;
+        if slot % 5 == 0 {
+            let _ = pair.server.handle_datagram(now, attacker, &mut check.clone());
+            came += check.len();
+        }
+        if pair.server.poll_timeout().is_some_and(|at| at <= now) {
+            pair.server.handle_timeout(now);
+        }
+        let frame = OutgoingFrame { rtp_timestamp: slot * 960, marker: false, payload: &[1; 80] };
+        assert_eq!(pair.server.send_media(now, frame, &mut out), Ok(client));
+        if let Some(path) = pair.server.duplicate(now, out.len()) {
+            assert_eq!(path, attacker);
+            went += out.len();
+            duplicated += 1;
+        }
+        while let Some(transmit) = pair.server.poll_transmit(&mut out) {
+            went += if transmit.path == attacker { out.len() } else { 0 };
+        }
+    }
+    assert!(duplicated > 0);
+    assert!(went <= 3 * came, "{went} bytes for {came}");
+}
+
 /// An address of somebody else's, and a recorded check that nominates.
 fn attack(pair: &mut Pair) -> (Path, Vec<u8>) {
     let nominates = |datagram: &[u8]| {
