@@ -106,7 +106,7 @@ impl LocalDescription {
     /// The answer's candidates, without `a=`.
     pub fn candidate_lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        candidates(&self.candidates, |line| lines.push(line.to_string().trim_start_matches("a=").to_owned()));
+        candidates(&self.candidates, 1, |line| lines.push(line.to_string().trim_start_matches("a=").to_owned()));
         lines.retain(|line| line.starts_with("candidate:"));
         lines
     }
