@@ -1,5 +1,7 @@
 //! The edge's config, as `deploy/edge.toml` has it.
 
+mod front;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -9,6 +11,8 @@ use daemon::{Problem, Problems};
 use link::identity::default_state_dir;
 use link::ids::{EdgeId, TransceiverId};
 use serde::Deserialize;
+
+pub use front::{IceServer, IceTcp, Secret, Tls, TlsMode};
 
 use crate::keys::KeySource;
 use crate::signaling::ECHO;
@@ -32,8 +36,13 @@ pub struct Config {
     pub public: Vec<String>,
     /// Further addresses to advertise, for clients of the same network. Defaults to `[]`.
     pub internal: Vec<String>,
-    /// Signaling and the page. Defaults to `127.0.0.1:8080`.
+    /// Signaling, the page, and media of clients whose UDP is blocked. Defaults to `127.0.0.1:8080`.
     pub http_bind: SocketAddr,
+    /// Whether answers advertise TCP on `http_bind`'s port: `auto` where other machines reach it, `on`, `off`. Defaults to
+    /// `auto`.
+    pub ice_tcp: IceTcp,
+    /// The TCP port that answers advertise; 0 means `http_bind`'s own. Defaults to 0.
+    pub ice_tcp_port: u16,
     /// Health and metrics. Defaults to `127.0.0.1:9080`.
     pub admin_bind: SocketAddr,
     /// The address from which links are dialed; its port must be 0, as each worker has a socket of its own. Defaults to
@@ -67,6 +76,10 @@ pub struct Config {
     pub peers: Vec<PeerConfig>,
     /// Tickets of instant calls.
     pub tickets: TicketConfig,
+    /// HTTPS on `http_bind`.
+    pub tls: Tls,
+    /// STUN and TURN servers that clients are told of. Defaults to none.
+    pub ice_servers: Vec<IceServer>,
     /// What strangers may cost.
     pub limits: Limits,
     /// Log lines.
@@ -89,7 +102,7 @@ impl Default for TicketConfig {
     }
 }
 
-/// What strangers may cost, each per second.
+/// What strangers may cost, each per second where nothing else is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -99,11 +112,21 @@ pub struct Limits {
     pub datagrams_per_worker: u32,
     /// Requests for calls from one IPv4 address or IPv6 /64. Defaults to 2000.
     pub calls_per_source: u32,
+    /// Media connections over TCP, held at once. Defaults to 4096.
+    pub tcp_connections: u32,
+    /// Of these, by one IPv4 address or IPv6 /64. Defaults to 256.
+    pub tcp_connections_per_source: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { datagrams_per_source: 5000, datagrams_per_worker: 50_000, calls_per_source: 2000 }
+        Self {
+            datagrams_per_source: 5000,
+            datagrams_per_worker: 50_000,
+            calls_per_source: 2000,
+            tcp_connections: 4096,
+            tcp_connections_per_source: 256,
+        }
     }
 }
 
@@ -148,6 +171,8 @@ impl Default for Config {
             public: vec!["127.0.0.1".to_owned()],
             internal: Vec::new(),
             http_bind: local(8080),
+            ice_tcp: IceTcp::Auto,
+            ice_tcp_port: 0,
             admin_bind: local(9080),
             link_bind: local(0),
             peer_bind: local(3479),
@@ -163,6 +188,8 @@ impl Default for Config {
             transceivers: vec![TransceiverConfig { id: 1, address: local(7443) }],
             peers: Vec::new(),
             tickets: TicketConfig::default(),
+            tls: Tls::default(),
+            ice_servers: Vec::new(),
             limits: Limits::default(),
             log: daemon::log::Config::default(),
         }
@@ -215,6 +242,8 @@ impl daemon::config::Checked for Config {
             ("limits.datagrams_per_source", self.limits.datagrams_per_source),
             ("limits.datagrams_per_worker", self.limits.datagrams_per_worker),
             ("limits.calls_per_source", self.limits.calls_per_source),
+            ("limits.tcp_connections", self.limits.tcp_connections),
+            ("limits.tcp_connections_per_source", self.limits.tcp_connections_per_source),
         ] {
             let reason = "nobody could set up a call";
             problems.require(value > 0, key, value, reason, "choose 1 or more; the defaults are generous");
@@ -237,6 +266,7 @@ impl daemon::config::Checked for Config {
         self.check_models(problems);
         self.check_transceivers(problems);
         self.check_peers(problems);
+        self.check_front(problems);
         if let Err(found) = self.candidates(self.media_bind.port()) {
             found.into_iter().for_each(|problem| problems.push(problem));
         }

@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 use crate::keys::PopKeys;
 use crate::renew::{self, Ask, Change, Changed, Minting, PendingCall, Refusal, Versions};
 use crate::seats::Seat;
+use crate::tcp::Arrival;
 use crate::tickets::Tickets;
 use crate::worker::CloseCause;
 use crate::worker::budget::source_key;
@@ -43,6 +44,10 @@ const FORWARDED_QUEUE: usize = HAND_OVER_QUEUE;
 
 /// Questions of signaling's that wait for a worker. An answer takes it ~50 us: the last one waits for 3 ms.
 const ASKED_QUEUE: usize = 64;
+
+/// Connections waiting for a worker: those that one turn of the thread that accepts may bring, and some. Beyond that they
+/// are closed, and clients dial again.
+const ARRIVALS_QUEUE: usize = 256;
 
 /// 4-tuples known to be a peer's. 16384 are more than one edge's calls can all move at once; beyond that, packets of the
 /// others are offered around, within the budget for it.
@@ -179,6 +184,7 @@ pub enum Command {
 pub struct Mailbox {
     hand_overs: ArrayQueue<HandOver>,
     forwarded: ArrayQueue<Forwarded>,
+    arrivals: ArrayQueue<Arrival>,
     /// Bounded by what is put in: one Close per session, one PathTaken per proven 4-tuple.
     commands: SegQueue<Command>,
     asked: ArrayQueue<Ask>,
@@ -191,6 +197,7 @@ impl Mailbox {
         Self {
             hand_overs: ArrayQueue::new(HAND_OVER_QUEUE),
             forwarded: ArrayQueue::new(FORWARDED_QUEUE),
+            arrivals: ArrayQueue::new(ARRIVALS_QUEUE),
             commands: SegQueue::new(),
             asked: ArrayQueue::new(ASKED_QUEUE),
             overflowed: AtomicU64::new(0),
@@ -212,6 +219,16 @@ impl Mailbox {
             self.overflowed.fetch_add(1, Ordering::Relaxed);
         }
         self.notify.notify_one();
+    }
+
+    /// Leaves a connection.
+    ///
+    /// # Errors
+    /// Too many are waiting.
+    pub fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
+        self.arrivals.push(arrival)?;
+        self.notify.notify_one();
+        Ok(())
     }
 
     /// Leaves a command.
@@ -249,6 +266,11 @@ impl Mailbox {
         if number.is_multiple_of(2) { hand_over().or_else(forwarded) } else { forwarded().or_else(hand_over) }
     }
 
+    /// The oldest connection.
+    pub fn take_arrival(&self) -> Option<Arrival> {
+        self.arrivals.pop()
+    }
+
     /// The oldest command.
     pub fn take_command(&self) -> Option<Command> {
         self.commands.pop()
@@ -277,8 +299,11 @@ pub struct Directory {
     /// Unclaimed sessions by the time at which they are given up. Sessions share one timeout, so the order of insertion
     /// is the order of expiry; claimed ones stay until then, 24 bytes each.
     expiries: Mutex<VecDeque<(Instant, SessionId)>>,
+    /// The same sessions, until it is known whether a check reached them in time.
+    awaited: Mutex<VecDeque<(Instant, SessionId)>>,
     pending: AtomicU64,
     expired: AtomicU64,
+    unreached: AtomicU64,
 }
 
 impl Directory {
@@ -298,8 +323,10 @@ impl Directory {
             paths: DashMap::new(),
             mailboxes: (0..workers).map(|_| Mailbox::new()).collect(),
             expiries: Mutex::new(VecDeque::new()),
+            awaited: Mutex::new(VecDeque::new()),
             pending: AtomicU64::new(0),
             expired: AtomicU64::new(0),
+            unreached: AtomicU64::new(0),
         })
     }
 
@@ -328,7 +355,9 @@ impl Directory {
             dashmap::Entry::Vacant(vacant) => drop(vacant.insert(Arc::new(entry))),
         }
         self.pending.fetch_add(1, Ordering::Relaxed);
-        self.expiries.lock().unwrap_or_else(PoisonError::into_inner).push_back((expires, session));
+        for queue in [&self.expiries, &self.awaited] {
+            queue.lock().unwrap_or_else(PoisonError::into_inner).push_back((expires, session));
+        }
         true
     }
 
@@ -400,6 +429,23 @@ impl Directory {
         }
         self.expired.fetch_add(given_up, Ordering::Relaxed);
         usize::try_from(given_up).unwrap_or(usize::MAX)
+    }
+
+    /// How many sessions that expire before `until` no check has reached; each one is asked for once.
+    pub fn unreached(&self, until: Instant) -> u64 {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = 0;
+        while let Some((_, session)) = awaited.pop_front_if(|(expires, _)| *expires <= until) {
+            found += u64::from(self.get(session).is_some_and(|entry| entry.owner() == Owner::Unclaimed));
+        }
+        self.unreached.fetch_add(found, Ordering::Relaxed);
+        found
+    }
+
+    /// Of all since the start, those that [`Self::unreached`] found.
+    #[must_use]
+    pub fn never_reached(&self) -> u64 {
+        self.unreached.load(Ordering::Relaxed)
     }
 
     /// Gives up everything that is not claimed.

@@ -4,6 +4,7 @@
 //!   client --UDP--> worker k (core: worker::Worker) --link--> transceiver
 //!                     |   ^
 //!                     v   | hand-overs, commands
+//!   client --TCP---> front ---------- connections with a valid check
 //!   client --HTTP--> signaling ---- directory, seats
 //! ```
 //!
@@ -22,6 +23,7 @@ pub mod renew;
 pub mod seats;
 mod shell;
 pub mod signaling;
+pub mod tcp;
 pub mod tickets;
 pub mod worker;
 

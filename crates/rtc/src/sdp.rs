@@ -76,11 +76,48 @@ impl OfferError {
     }
 }
 
-/// An address that the answer advertises (RFC 8839 §5.1). Host candidates over UDP only.
+/// An address that the answer advertises (RFC 8839 §5.1): a host candidate, over TCP a passive one (RFC 6544 §4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     /// Where a client reaches this edge.
     pub address: SocketAddr,
+    /// By what.
+    pub transport: crate::Transport,
+}
+
+impl Candidate {
+    /// Over UDP.
+    #[must_use]
+    pub fn udp(address: SocketAddr) -> Self {
+        Self { address, transport: crate::Transport::Udp }
+    }
+
+    /// Over TCP connections that the client opens.
+    #[must_use]
+    pub fn tcp(address: SocketAddr) -> Self {
+        Self { address, transport: crate::Transport::Tcp }
+    }
+
+    /// `<foundation> <component> <transport> <priority> <address> <port> typ host`, as after `a=candidate:` (RFC 8839
+    /// §5.1); `rank` is the place in the list of advertised addresses.
+    ///
+    /// The priority is that of RFC 8445 §5.1.2.1: type preference, the address's rank, component 1. TCP comes behind UDP: its
+    /// type preference is libwebrtc's 90 against 126, its direction preference 4 (RFC 6544 §4.2: passive).
+    #[must_use]
+    pub fn line(&self, rank: u32) -> String {
+        let rank = rank.min(8191);
+        let (ip, port, foundation) = (self.address.ip(), self.address.port(), rank + 1);
+        match self.transport {
+            crate::Transport::Udp => {
+                let priority = (126 << 24) | ((65535 - rank) << 8) | 255;
+                format!("{foundation} 1 udp {priority} {ip} {port} typ host")
+            }
+            crate::Transport::Tcp => {
+                let priority = (90 << 24) | (((4 << 13) | (8191 - rank)) << 8) | 255;
+                format!("{foundation} 1 tcp {priority} {ip} {port} typ host tcptype passive")
+            }
+        }
+    }
 }
 
 /// What the edge brings to an answer.

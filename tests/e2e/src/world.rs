@@ -125,7 +125,7 @@ impl World {
         let models = ["echo", "parrot", "loopback"].map(|name| (name.to_owned(), name.to_owned()));
         let edge = Arc::new(Shared {
             edge: EdgeId(1),
-            candidates: vec![rtc::Candidate { address: EDGE }],
+            candidates: vec![rtc::Candidate::udp(EDGE)],
             models: BTreeMap::from(models),
             default_model: "parrot".to_owned(),
             setup_timeout: rtc::Config::default().setup_timeout,

@@ -159,7 +159,7 @@ fn without_fingerprint(check: &[u8]) -> Vec<u8> {
 fn shared(local: SocketAddr) -> Arc<Shared> {
     Arc::new(Shared {
         edge: EdgeId(1),
-        candidates: vec![rtc::Candidate { address: local }],
+        candidates: vec![rtc::Candidate::udp(local)],
         models: BTreeMap::from([("echo".to_owned(), "echo".to_owned())]),
         default_model: "echo".to_owned(),
         setup_timeout: Duration::from_secs(30),

@@ -11,8 +11,11 @@ use link::ids::TransceiverId;
 use link::quic::Endpoint;
 use tokio::time::sleep;
 
+use super::doors::Doors;
+use super::front::{self, Front};
 use super::report::Board;
-use super::{http, lease};
+use super::tcp::Admission;
+use super::{lease, tls};
 use crate::config::Config;
 use crate::directory::Command;
 use crate::keys::Watch;
@@ -28,6 +31,12 @@ const KEYS_INTERVAL: Duration = Duration::from_secs(2);
 /// Between two looks at the clients of peers. They are forgotten after 30 s.
 const PEERS_INTERVAL: Duration = Duration::from_secs(1);
 
+/// For a client's first check after its answer, told before 5 s are over.
+const CHECK_PATIENCE: Duration = Duration::from_millis(4500);
+
+/// Between two warnings of calls that no check reached.
+const UNREACHED_INTERVAL: Duration = Duration::from_secs(60);
+
 /// After the last call: time for its close to leave, for Release to be told, for the last datagrams.
 const LAST_WORDS: Duration = Duration::from_millis(300);
 
@@ -39,6 +48,8 @@ pub(super) struct Start {
     pub(super) node: NodeIdentity,
     pub(super) shared: Arc<Shared>,
     pub(super) keys: Watch,
+    pub(super) tls: Option<(Arc<tls::Certificates>, tls::Source)>,
+    pub(super) doors: Arc<Doors>,
     pub(super) peer_sends_dropped: Arc<AtomicU64>,
     pub(super) board: Arc<Board>,
     pub(super) lifecycle: Lifecycle,
@@ -57,7 +68,8 @@ pub(super) fn run(start: Start) {
 }
 
 async fn serve(start: Start) -> std::io::Result<()> {
-    let Start { config, http, admin, node, shared, keys, peer_sends_dropped, board, lifecycle, metrics } = start;
+    let Start { config, http, admin, node, shared, keys, tls, doors, peer_sends_dropped, board, lifecycle, metrics } =
+        start;
     let endpoint = Endpoint::client_on(&node, config.link_bind).map_err(std::io::Error::other)?;
     let mut tasks = tokio::task::JoinSet::new();
     for transceiver in &config.transceivers {
@@ -73,12 +85,23 @@ async fn serve(start: Start) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(http)?;
     let router = signaling::router(Arc::clone(&shared));
     let callers = Callers::new(Instant::now(), config.limits.calls_per_source, rand::random());
-    tasks.spawn(http::serve(listener, router, callers));
+    let acceptor = tls.as_ref().map(|(certificates, _)| certificates.acceptor()).transpose();
+    let acceptor = acceptor.map_err(std::io::Error::other)?;
+    let webrtc = config.takes_tcp().then(|| Admission::new(Arc::clone(&shared)));
+    let front = Front { router, callers, tls: acceptor, webrtc, doors: Arc::clone(&doors) };
+    tasks.spawn(front::serve(listener, Arc::new(front)));
+    match tls {
+        Some((certificates, tls::Source::Files(files))) => drop(tasks.spawn(tls::watch(files, certificates))),
+        Some((certificates, tls::Source::Authority(order, first))) => {
+            tasks.spawn(tls::acme::keep(order, first, certificates));
+        }
+        None => {}
+    }
     tasks.spawn(daemon::admin::serve(admin, metrics, lifecycle.clone()));
     tasks.spawn(lifecycle.clone().drain_on_signals());
     let needs_link = config.models.values().any(|model| model != ECHO);
     let condition = needs_link.then(|| lifecycle.condition("a transceiver with seats, linked to every worker"));
-    tasks.spawn(tick(Arc::clone(&shared), Arc::clone(&board), condition));
+    tasks.spawn(tick(Arc::clone(&shared), Arc::clone(&board), doors, condition));
     tasks.spawn(tend_peers(Arc::clone(&shared), peer_sends_dropped));
     tasks.spawn(watch_keys(keys, Arc::clone(&shared)));
     lifecycle.advance(Phase::Ready);
@@ -97,10 +120,19 @@ async fn serve(start: Start) -> std::io::Result<()> {
 }
 
 /// Gives up what was never claimed, publishes counts, says whether calls can be placed.
-async fn tick(shared: Arc<Shared>, board: Arc<Board>, condition: Option<Condition>) -> std::io::Result<()> {
+async fn tick(
+    shared: Arc<Shared>,
+    board: Arc<Board>,
+    doors: Arc<Doors>,
+    condition: Option<Condition>,
+) -> std::io::Result<()> {
+    let mut unreached = Unreached::default();
     loop {
-        shared.directory.expire(Instant::now());
+        let now = Instant::now();
+        unreached.look(&shared, now);
+        shared.directory.expire(now);
         board.publish(&shared);
+        doors.publish();
         if let Some(condition) = &condition {
             let leased = shared.seats.status().iter().any(|place| !place.models.is_empty() && place.granted > 0);
             match (leased, board.linked()) {
@@ -110,6 +142,38 @@ async fn tick(shared: Arc<Shared>, board: Arc<Board>, condition: Option<Conditio
             }
         }
         sleep(TICK).await;
+    }
+}
+
+/// Calls whose client's checks reach nothing: most often an advertised address is wrong.
+#[derive(Default)]
+struct Unreached {
+    calls: u64,
+    told: Option<Instant>,
+}
+
+impl Unreached {
+    /// Warns of the first such call, and of those after it once a minute.
+    fn look(&mut self, shared: &Shared, now: Instant) {
+        // A session expires one set-up timeout after it was made.
+        let patience = CHECK_PATIENCE.min(shared.setup_timeout / 2);
+        self.calls += shared.directory.unreached(now + shared.setup_timeout - patience);
+        if self.calls == 0 || self.told.is_some_and(|told| now < told + UNREACHED_INTERVAL) {
+            return;
+        }
+        let addresses: Vec<String> = shared
+            .candidates
+            .iter()
+            .map(|candidate| format!("{}/{:?}", candidate.address, candidate.transport).to_lowercase())
+            .collect();
+        tracing::warn!(
+            calls = self.calls,
+            advertised = %addresses.join(" "),
+            "no check reached any advertised address within 5 s of the answer: the client is gone, or it cannot reach them; \
+             compare `public` and `internal` with the addresses that clients reach, and what firewalls let through, or ask \
+             `fronthaul doctor URL` from where clients are",
+        );
+        (self.calls, self.told) = (0, Some(now));
     }
 }
 

@@ -1,6 +1,5 @@
-//! The HTTP listener: connections are bounded in number and in time, so that clients which stall cannot keep others out.
+//! HTTP on one connection, bounded in time: clients which stall cannot keep others out.
 
-use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -8,19 +7,21 @@ use axum::{Extension, Router};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tower::Layer;
 
-use crate::signaling::{Caller, Callers};
+use crate::signaling::Caller;
 
-/// Connections at once; the next one waits in the kernel. A call needs one for the length of its POST.
-const MAX_CONNECTIONS: usize = 1024;
+/// Requests at once on one connection of HTTP/2: a page, its files and its call.
+const STREAMS_MAX: u32 = 16;
+
+/// Bytes of all headers of a request: ten times those of a browser.
+const HEADERS_MAX: u32 = 16 * 1024;
 
 /// How long a connection may take.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+pub(super) struct Patience {
     /// For the whole head of a request, and for the next request on a connection that is kept open: long enough for a
     /// page and its call, short enough that the descriptors of clients that are gone come back.
     head: Duration,
@@ -30,39 +31,32 @@ struct Patience {
     last_request: Duration,
 }
 
-const PATIENCE: Patience =
+pub(super) const PATIENCE: Patience =
     Patience { head: Duration::from_secs(10), life: Duration::from_secs(20), last_request: Duration::from_secs(10) };
 
-/// Until accepting is tried again when the process is out of descriptors.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-
-/// Serves until the runtime ends.
-pub(super) async fn serve(listener: TcpListener, router: Router, callers: Callers) -> io::Result<()> {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
-                Ok((stream, from)) => {
-                    let caller = callers.caller(from.ip());
-                    connections.spawn(connection(stream, router.clone(), caller, PATIENCE));
-                }
-                // The client is gone already, or we have no descriptor left: neither ends the listener.
-                Err(error) => {
-                    tracing::debug!(%error, "a connection was not accepted");
-                    tokio::time::sleep(ACCEPT_AGAIN).await;
-                }
-            },
-            Some(_) = connections.join_next() => {}
-        }
-    }
+/// Which versions a connection may speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocols {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2 as well, as ALPN found it.
+    Both,
 }
 
-async fn connection(stream: TcpStream, router: Router, caller: Caller, patience: Patience) {
-    // The answer to a POST is one small write; waiting to fill a segment would cost a round trip.
-    let _ = stream.set_nodelay(true);
+/// Serves one connection to its end.
+pub(super) async fn connection<S>(stream: S, protocols: Protocols, router: Router, caller: Caller, patience: Patience)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let service = TowerToHyperService::new(Extension(caller).layer(router));
-    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
+    let mut builder = Builder::new(TokioExecutor::new());
+    if protocols == Protocols::Http1 {
+        builder = builder.http1_only();
+    }
     builder.http1().timer(TokioTimer::new()).header_read_timeout(patience.head);
+    let mut http2 = builder.http2();
+    http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEADERS_MAX);
+    http2.keep_alive_interval(patience.head).keep_alive_timeout(patience.head);
     let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // A client that breaks off is no news.
     if timeout(patience.life, serving.as_mut()).await.is_err() {
@@ -78,8 +72,10 @@ mod tests {
     use axum::body::Bytes;
     use axum::routing::{get, post};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
+    use crate::signaling::Callers;
 
     const BRIEF: Patience = Patience {
         head: Duration::from_secs(60),
@@ -100,7 +96,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (server, from) = listener.accept().await.unwrap();
         let caller = Callers::new(Instant::now(), 1, 1).caller(from.ip());
-        (client, tokio::spawn(connection(server, router, caller, BRIEF)))
+        (client, tokio::spawn(connection(server, Protocols::Http1, router, caller, BRIEF)))
     }
 
     async fn ends(serving: tokio::task::JoinHandle<()>) {

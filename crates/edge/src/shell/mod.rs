@@ -7,11 +7,15 @@
 //! ```
 
 mod control;
+mod doors;
+mod front;
 mod http;
 mod lease;
 mod links;
 mod peers;
 mod report;
+mod tcp;
+mod tls;
 mod worker;
 
 use std::net::{SocketAddr, TcpListener};
@@ -32,7 +36,8 @@ use crate::config::Config;
 use crate::directory::{Directory, Pop};
 use crate::keys::{Found, Keyring, Watch};
 use crate::seats::Seats;
-use crate::signaling::{Counts, Shared};
+use crate::signaling::{Counts, IceServers, Shared};
+use crate::tcp::Places;
 use crate::tickets::Tickets;
 use crate::worker::WorkerConfig;
 
@@ -84,11 +89,20 @@ impl Edge {
         let addresses = config
             .candidates(media.port())
             .map_err(|problems| StartError::from(ConfigError { file: None, problems }))?;
+        let tcp_addresses = config.tcp_candidates(&addresses, http.address.port());
         tracing::info!(
             media = %media, workers, http = %http.address, admin = %admin.address,
-            candidates = %addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            candidates = %named(&addresses), tcp_candidates = %named(&tcp_addresses),
             "edge {} advertises", config.id,
         );
+        if let Some(insecure) = config.insecure() {
+            tracing::warn!("{insecure}");
+        }
+        let tls = tls::open(&config.tls, &state_dir, &addresses)?;
+        let ice_servers = IceServers::new(&config.ice_servers).map_err(|name| {
+            let reason = format!("the environment has no variable {name}");
+            Problem::new("ice_servers.secret", "\"...\"", reason, "set it, or write the text itself")
+        })?;
         if let Some(buffers) = sockets.first().map(BoundSocket::buffers).filter(net::Buffers::short) {
             tracing::warn!(
                 receive_bytes = buffers.receive_bytes,
@@ -109,7 +123,12 @@ impl Edge {
         directory.honor(Tickets::new(config.ticket_terms(), Arc::clone(&seats), config.models.values()));
         let shared = Arc::new(Shared {
             edge: config.edge(),
-            candidates: addresses.into_iter().map(|address| Candidate { address }).collect(),
+            candidates: addresses
+                .into_iter()
+                .map(Candidate::udp)
+                .chain(tcp_addresses.into_iter().map(Candidate::tcp))
+                .collect(),
+            ice_servers,
             models: config.models.clone(),
             default_model: config.default_model.clone(),
             setup_timeout: Duration::from_millis(config.setup_timeout_ms),
@@ -121,6 +140,10 @@ impl Edge {
         });
         let lifecycle = Lifecycle::new();
         let board = report::Board::new(workers);
+        let most = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
+        let limits = &config.limits;
+        let places = Places::new(most(limits.tcp_connections), most(limits.tcp_connections_per_source));
+        let doors = Arc::new(doors::Doors::new(places));
         let cores = net::pin::cores();
         let mut threads = Vec::with_capacity(workers + 1);
         for (index, socket) in sockets.into_iter().enumerate() {
@@ -148,6 +171,7 @@ impl Edge {
                 keys: keys.clone(),
                 seed: rand::random(),
                 board: Arc::clone(&board),
+                doors: Arc::clone(&doors),
                 lifecycle: lifecycle.clone(),
                 metrics: metrics.clone(),
             };
@@ -166,6 +190,8 @@ impl Edge {
             node,
             shared,
             keys: watch,
+            tls,
+            doors,
             peer_sends_dropped: sends_dropped,
             board,
             lifecycle: lifecycle.clone(),
@@ -235,6 +261,10 @@ pub fn run(config: Config, announce: Announce) -> Result<(), StartError> {
     let ports = [("http", edge.http), ("admin", edge.admin), ("media", edge.media)].into_iter().chain(peer);
     announce.say(&ports.collect::<Vec<_>>());
     edge.wait()
+}
+
+fn named(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 struct Listener {

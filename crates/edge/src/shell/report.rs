@@ -85,6 +85,7 @@ impl Board {
         }
         counter!("fronthaul_edge_sessions_closed_total", "reason" => "never_claimed")
             .absolute(shared.directory.expired());
+        counter!("fronthaul_edge_unreached_calls_total").absolute(shared.directory.never_reached());
         let counts = &shared.counts;
         for (result, count) in [
             ("created", &counts.created),

@@ -16,17 +16,20 @@ use link::identity::NodeIdentity;
 use link::ids::TransceiverId;
 use link::quic::Endpoint;
 use net::{BoundSocket, DeadlineTimer, RecvBatch, SendBatch, UdpSocket};
-use rtc::Path;
+use rtc::{Path, Transport};
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, yield_now};
 
+use super::doors::Doors;
 use super::links::{self, Connected};
 use super::peers;
 use super::report::{Board, Snapshot};
+use super::tcp::{self, Connections};
 use crate::config::{Downlink, TransceiverConfig};
 use crate::directory::{Directory, HandOver, Letter};
 use crate::keys::PopKeys;
 use crate::renew::Ask;
+use crate::tcp::Arrival;
 use crate::worker::{Output, Worker, WorkerConfig};
 
 /// Hand-overs taken in one turn, as many as datagrams.
@@ -57,6 +60,7 @@ pub(super) struct Start {
     pub(super) keys: PopKeys,
     pub(super) seed: [u8; 32],
     pub(super) board: Arc<Board>,
+    pub(super) doors: Arc<Doors>,
     pub(super) lifecycle: Lifecycle,
     pub(super) metrics: Metrics,
 }
@@ -94,6 +98,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
             send: SendBatch::new(),
             scratch: Vec::new(),
             links: BTreeMap::new(),
+            connections: Connections::new(start.doors),
         }),
         socket: start.socket.register()?,
         timer: DeadlineTimer::new()?,
@@ -167,6 +172,7 @@ pub(super) struct State {
     send: SendBatch,
     scratch: Vec<u8>,
     pub(super) links: BTreeMap<TransceiverId, Connected>,
+    connections: Connections,
 }
 
 /// Streams that are open on the links of a worker.
@@ -202,10 +208,27 @@ impl Shell {
         change(&mut self.state.borrow_mut().links)
     }
 
+    /// The WebRTC connections, to open and close them.
+    pub(super) fn with_connections<T>(&self, change: impl FnOnce(&mut Connections) -> T) -> T {
+        change(&mut self.state.borrow_mut().connections)
+    }
+
+    /// Passes a connection on.
+    pub(super) fn leave(&self, worker: u32, arrival: Arrival) {
+        if let Some(mailbox) = self.directory.mailbox(worker) {
+            // Closed when there is no room: the client dials again.
+            let _ = mailbox.arrive(arrival);
+        }
+    }
+
     fn drain(self: &Rc<Self>, state: &mut State) {
-        let State { core, send, scratch, links } = state;
+        let State { core, send, scratch, links, connections } = state;
         loop {
             while let Some(path) = core.poll_transmit(scratch) {
+                if path.transport == Transport::Tcp {
+                    connections.send(&path, scratch);
+                    continue;
+                }
                 send.push(path.local, path.remote, scratch);
                 // A turn may bring more than the batch holds: a large message, or the end of every call.
                 if send.len().is_multiple_of(net::BATCH) {
@@ -213,7 +236,7 @@ impl Shell {
                 }
             }
             let Some(output) = core.poll_output() else { break };
-            self.carry_out(links, output);
+            self.carry_out(links, connections, output);
         }
         if !send.is_empty() {
             self.socket.send_batch(send);
@@ -225,9 +248,18 @@ impl Shell {
         }
     }
 
-    fn carry_out(self: &Rc<Self>, links: &mut BTreeMap<TransceiverId, Connected>, output: Output) {
+    fn carry_out(
+        self: &Rc<Self>,
+        links: &mut BTreeMap<TransceiverId, Connected>,
+        connections: &Connections,
+        output: Output,
+    ) {
         match output {
             Output::HandOver { worker, path, datagram } => {
+                // A connection goes to the worker of its session, rather than each of its datagrams.
+                if path.transport == Transport::Tcp && connections.pass_on(&path, worker, &datagram) {
+                    return;
+                }
                 if let Some(mailbox) = self.directory.mailbox(worker) {
                     mailbox.hand_over(HandOver { path, datagram });
                 }
@@ -330,6 +362,9 @@ async fn serve_mailbox(shell: Rc<Shell>) -> std::io::Result<()> {
     let Some(mailbox) = directory.mailbox(shell.index) else { return Ok(()) };
     loop {
         mailbox.filled().await;
+        while let Some(arrival) = mailbox.take_arrival() {
+            daemon::spawn_local(tcp::serve(Rc::clone(&shell), arrival));
+        }
         let mut full = true;
         while full {
             let unix_seconds = net::clock::unix_seconds();

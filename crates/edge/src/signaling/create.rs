@@ -12,6 +12,7 @@ use rand::Rng;
 use rtc::{Candidate, ClientFacts, LocalDescription, Negotiated, Offer, SctpInit, Setup, Snap};
 
 use super::error::ApiError;
+use super::ice_servers::IceServers;
 use super::ticket::{self, Shown};
 use crate::directory::{CallInfo, Directory, Pending, TicketTerms};
 use crate::keys::Keyring;
@@ -31,6 +32,8 @@ pub struct Shared {
     pub edge: EdgeId,
     /// Advertised addresses, in order of preference.
     pub candidates: Vec<Candidate>,
+    /// STUN and TURN servers that clients are told of.
+    pub ice_servers: IceServers,
     /// Names that clients may ask for, and the model that serves each.
     pub models: BTreeMap<String, String>,
     /// The name taken when a client asks for none, or for one that is not among them.

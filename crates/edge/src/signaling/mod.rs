@@ -2,7 +2,7 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `POST /v1/realtime/calls[?model=][&dcid=]` | 201, the answer, `Location: /v1/realtime/calls/rtc_...`; 429 when one source asks too often |
+//! | `POST /v1/realtime/calls[?model=][&dcid=]` | 201, the answer, `Location: /v1/realtime/calls/rtc_...`, `Link`s to ICE servers; 429 when one source asks too often |
 //! | `POST`, `PATCH /v1/realtime/calls/{id}` | later offers and ICE restarts: [`change`] |
 //! | `GET /v1/realtime/calls`, `GET /v1/realtime/calls/{id}` | 204: there is nothing to read (RFC 9725 §4) |
 //! | the same with `Fronthaul-Ticket: <ufrag> <pwd>` | 200 or 201: the call is, or will be, what the ticket's page made of it |
@@ -20,6 +20,7 @@ mod callers;
 mod change;
 mod create;
 mod error;
+mod ice_servers;
 mod page;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ pub use body::{MAX_OFFER_BYTES, MAX_SESSION_BYTES};
 pub use callers::{Caller, Callers};
 pub use create::{Counts, CreateCall, Created, ECHO, Shared, create_call};
 pub use error::ApiError;
+pub use ice_servers::{Granted, IceServers};
 pub use ticket::{IssueTicket, Issued, Shown, issue_ticket};
 
 pub(crate) use create::ticket_pending;
@@ -142,7 +144,8 @@ async fn create(
         dcid,
         ticket,
     };
-    let created = create_call(&shared, Instant::now(), net::clock::unix_seconds(), &mut rand::rng(), call)?;
+    let unix_seconds = net::clock::unix_seconds();
+    let created = create_call(&shared, Instant::now(), unix_seconds, &mut rand::rng(), call)?;
     tracing::info!(call = %created.id, standing = created.standing, "call answered");
     let location = format!("/v1/realtime/calls/{}", created.id);
     let headers = [
@@ -152,7 +155,8 @@ async fn create(
         (ACCEPT_PATCH, change::FRAGMENT.to_owned()),
     ];
     let status = if created.standing { StatusCode::OK } else { StatusCode::CREATED };
-    Ok((status, headers, created.answer).into_response())
+    let links = ice_servers::link_headers(&shared.ice_servers.grant(unix_seconds, &mut rand::rng()));
+    Ok((status, headers, links, created.answer).into_response())
 }
 
 /// Issues a ticket. Asked for as often as calls are, as each is one.

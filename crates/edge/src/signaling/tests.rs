@@ -21,7 +21,8 @@ fn shared() -> Arc<Shared> {
     let models = [("echo", "echo"), ("parrot", "parrot"), ("gpt-realtime", "parrot")];
     let shared = Shared {
         edge: EdgeId(1),
-        candidates: vec![rtc::Candidate { address: "192.0.2.1:3478".parse().unwrap() }],
+        candidates: vec![rtc::Candidate::udp("192.0.2.1:3478".parse().unwrap())],
+        ice_servers: super::IceServers::default(),
         models: BTreeMap::from(models.map(|(name, model)| (name.to_owned(), model.to_owned()))),
         default_model: "echo".to_owned(),
         setup_timeout: Duration::from_secs(30),

@@ -160,7 +160,8 @@ pub(crate) fn shared_of(
     directory.honor(Tickets::new(terms, Arc::clone(&seats), models.values()));
     Arc::new(Shared {
         edge,
-        candidates: vec![rtc::Candidate { address: EDGE.parse().unwrap() }],
+        candidates: vec![rtc::Candidate::udp(EDGE.parse().unwrap())],
+        ice_servers: edge::signaling::IceServers::default(),
         models,
         default_model: "echo".to_owned(),
         setup_timeout,

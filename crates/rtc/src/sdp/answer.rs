@@ -124,7 +124,7 @@ impl LocalDescription {
     }
 }
 
-/// RFC 8839 §5.1. The priority is that of RFC 8445 §5.1.2.1: host, the address's rank, component 1.
+/// RFC 8839 §5.1.
 ///
 /// `network-cost` (0 to 999) is an extension attribute of libwebrtc's, which adds it to the cost of the client's own network
 /// and prefers a working pair that costs less. A client that lost the network it talks over keeps the dead pair for 3.5 s,
@@ -132,10 +132,8 @@ impl LocalDescription {
 /// A cellular network costs up to 500 more than Wi-Fi, other changes 10 to 250: each session costs half of the last.
 pub(super) fn candidates(candidates: &[Candidate], ice_session: u32, mut line: impl FnMut(fmt::Arguments<'_>)) {
     let cost = NETWORK_COST_MAX.checked_shr(ice_session.saturating_sub(1)).unwrap_or(0);
-    for (rank, candidate) in (0_u32..=65535).zip(candidates) {
-        let priority = (126 << 24) | ((65535 - rank) << 8) | 255;
-        let (ip, port) = (candidate.address.ip(), candidate.address.port());
-        line(format_args!("a=candidate:{} 1 udp {priority} {ip} {port} typ host network-cost {cost}", rank + 1));
+    for (rank, candidate) in (0_u32..).zip(candidates) {
+        line(format_args!("a=candidate:{} network-cost {cost}", candidate.line(rank)));
     }
     line(format_args!("a=end-of-candidates"));
 }

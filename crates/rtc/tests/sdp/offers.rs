@@ -41,8 +41,8 @@ pub(crate) fn local() -> LocalDescription {
         password: "0123456789abcdefghijkl".to_owned(),
         fingerprint: "AA:BB".to_owned(),
         candidates: vec![
-            Candidate { address: "198.51.100.1:3478".parse().unwrap() },
-            Candidate { address: "[2001:db8::1]:3478".parse().unwrap() },
+            Candidate::udp("198.51.100.1:3478".parse().unwrap()),
+            Candidate::udp("[2001:db8::1]:3478".parse().unwrap()),
         ],
         session: 0xFEDC_BA98_7654_3210,
         ssrc: 12345,

@@ -1,6 +1,6 @@
 //! ICE credentials, fingerprints, DTLS role, rtcp-mux.
 
-use rtc::{LocalDescription, Offer};
+use rtc::{Candidate, LocalDescription, Offer};
 
 use crate::offers::{AUDIO, CHROMIUM, DATA, SIP, accept, line_of, local, media, refuse, section, with, without};
 
@@ -233,4 +233,23 @@ fn sped_is_left_out_when_the_client_is_passive() {
     assert!(!accepted.answer.contains("ice-options"));
     let offer = with(AUDIO, "a=setup:actpass", "a=ice-options:sped\na=setup:active");
     assert!(accept(&offer).setup.sped);
+}
+
+#[test]
+fn a_tcp_candidate_is_passive_and_comes_behind_udp() {
+    let mut local = local();
+    local.candidates = vec![
+        Candidate::udp("198.51.100.1:3478".parse().unwrap()),
+        Candidate::tcp("198.51.100.1:443".parse().unwrap()),
+        Candidate::tcp("[2001:db8::1]:443".parse().unwrap()),
+    ];
+    let answer = Offer::parse(AUDIO).unwrap().accept(&local).answer;
+    let lines: Vec<&str> = answer.lines().filter_map(|line| line.strip_prefix("a=candidate:")).collect();
+    let expected = [
+        "1 1 udp 2130706431 198.51.100.1 3478 typ host",
+        "2 1 tcp 1520434943 198.51.100.1 443 typ host tcptype passive",
+        "3 1 tcp 1520434687 2001:db8::1 443 typ host tcptype passive",
+    ];
+    assert_eq!(lines, expected);
+    assert_eq!(media(&answer), ["m=audio 3478 UDP/TLS/RTP/SAVPF 111"]);
 }

@@ -118,7 +118,7 @@ impl Pair {
             ufrag: "routetoken".to_owned(),
             password: "a-password-of-22-bytes".to_owned(),
             fingerprint: identity.fingerprint().to_owned(),
-            candidates: vec![Candidate { address: server_address() }],
+            candidates: vec![Candidate::udp(server_address())],
             session: 1,
             ssrc: 0x1234_5678,
             sctp_init: rtc::SctpInit::Fresh,
