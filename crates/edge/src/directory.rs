@@ -221,14 +221,12 @@ impl Mailbox {
         self.notify.notify_one();
     }
 
-    /// Leaves a connection.
-    ///
-    /// # Errors
-    /// Too many are waiting.
-    pub fn arrive(&self, arrival: Arrival) -> Result<(), Arrival> {
-        self.arrivals.push(arrival)?;
+    /// Leaves a connection. `false`: too many are waiting, and it is closed.
+    #[must_use]
+    pub fn arrive(&self, arrival: Arrival) -> bool {
+        let left = self.arrivals.push(arrival).is_ok();
         self.notify.notify_one();
-        Ok(())
+        left
     }
 
     /// Leaves a command.

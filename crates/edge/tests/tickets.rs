@@ -34,7 +34,7 @@ fn answer(issued: &Issued, offer: &str, dcid: Option<u16>, tamper: impl Fn(&mut 
         ufrag: ufrag.clone(),
         password: issued.pwd.clone(),
         fingerprint: issued.fingerprint.strip_prefix("sha-256 ").unwrap().to_owned(),
-        candidates: vec![Candidate { address: EDGE.parse().unwrap() }],
+        candidates: vec![Candidate::udp(EDGE.parse().unwrap())],
         session: u64::from_str_radix(&issued.cname, 16).unwrap(),
         ssrc: issued.ssrc,
         sctp_init: SctpInit::Given { tag: be32(4), tsn: be32(16) },

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::bench::BenchCommand;
+use crate::doctor::DoctorOptions;
 
 /// The edge for one-to-one voice AI: WebRTC towards the user, warm QUIC towards the model.
 #[derive(Debug, Parser)]
@@ -26,6 +27,8 @@ pub(crate) enum Command {
     /// Measure an edge, the whole road, or another server, beside a plain UDP echo.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Say what of an edge is reached from here, and why the rest is not: run it where the clients are.
+    Doctor(DoctorOptions),
     /// Make, rotate or show the keys that the edges of a PoP share. No secret is shown.
     #[command(subcommand)]
     Keys(KeysCommand),

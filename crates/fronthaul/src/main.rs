@@ -2,6 +2,7 @@
 
 mod bench;
 mod cli;
+mod doctor;
 mod keys;
 mod up;
 
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Edge(options) => start(&options, edge::run),
         Command::Keys(command) => keys::run(&command),
         Command::Transceiver(options) => start(&options, transceiver::run),
+        Command::Doctor(options) => doctor::run(&options),
         Command::Bench(command) => bench::run(command),
     };
     match done {

@@ -7,8 +7,31 @@ class Call {
   recorded = [[], []];
   marks = {};
 
+  /** The ICE servers that an edge names, as a WHIP client reads them: from the `Link` headers of a call (RFC 9725 §4.6). */
+  async iceServers(url) {
+    const pc = new RTCPeerConnection();
+    pc.createDataChannel("oai-events");
+    await pc.setLocalDescription(await pc.createOffer());
+    const response = await fetch(`${url}/v1/realtime/calls`, {
+      method: "POST",
+      headers: { "Content-Type": "application/sdp" },
+      body: pc.localDescription.sdp,
+    });
+    pc.close();
+    await fetch(url + response.headers.get("Location"), { method: "DELETE" });
+    const value = (link, name) => link.match(new RegExp(`${name}="([^"]*)"`))?.[1];
+    return response.headers
+      .get("Link")
+      .split(/,\s*(?=<)/)
+      .map((link) => ({
+        urls: link.match(/^<([^>]*)>/)[1],
+        username: value(link, "username"),
+        credential: value(link, "credential"),
+      }));
+  }
+
   /** Connects. `port`, and `address`, replace those of the answer's candidates, so that a proxy can stand in between. */
-  async connect({ url, model, port, address }) {
+  async connect({ url, model, port, address, iceServers = [] }) {
     this.context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
     await this.context.audioWorklet.addModule("recorder.js");
     this.recorder = new AudioWorkletNode(this.context, "recorder", { numberOfInputs: 2, numberOfOutputs: 0 });
@@ -19,7 +42,7 @@ class Call {
     });
     this.context.createMediaStreamSource(this.microphone).connect(this.recorder, 0, 0);
 
-    const pc = (this.pc = new RTCPeerConnection());
+    const pc = (this.pc = new RTCPeerConnection({ iceServers }));
     pc.ontrack = ({ streams: [stream], track }) => {
       // Chromium feeds WebAudio from a remote track only while a media element plays it.
       this.element = new Audio();

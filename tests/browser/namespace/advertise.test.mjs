@@ -37,8 +37,10 @@ test("a browser of another machine talks to the parrot of `up --advertise`", asy
   try {
     const { answer } = await page.evaluate((options) => window.call.connect(options), { url });
     const candidates = answer.match(/^a=candidate:.*/gm);
-    assert.equal(candidates.length, 1, candidates.join());
-    assert.match(candidates[0], new RegExp(` ${ADDRESS.replaceAll(".", "\\.")} 3478 typ host`));
+    const address = ADDRESS.replaceAll(".", "\\.");
+    assert.equal(candidates.length, 2, candidates.join());
+    assert.match(candidates[0], new RegExp(` udp \\d+ ${address} 3478 typ host`));
+    assert.match(candidates[1], new RegExp(` tcp \\d+ ${address} 8080 typ host tcptype passive`));
     await sleep(1000 * (2 * (said.length / 16000) + 3));
     const [, heard] = (await page.evaluate(() => window.call.recording())).map(fromRecording);
     const [reply] = spans(heard);

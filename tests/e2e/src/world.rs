@@ -126,6 +126,7 @@ impl World {
         let edge = Arc::new(Shared {
             edge: EdgeId(1),
             candidates: vec![rtc::Candidate::udp(EDGE)],
+            ice_servers: edge::signaling::IceServers::default(),
             models: BTreeMap::from(models),
             default_model: "parrot".to_owned(),
             setup_timeout: rtc::Config::default().setup_timeout,

@@ -160,6 +160,7 @@ fn shared(local: SocketAddr) -> Arc<Shared> {
     Arc::new(Shared {
         edge: EdgeId(1),
         candidates: vec![rtc::Candidate::udp(local)],
+        ice_servers: edge::signaling::IceServers::default(),
         models: BTreeMap::from([("echo".to_owned(), "echo".to_owned())]),
         default_model: "echo".to_owned(),
         setup_timeout: Duration::from_secs(30),

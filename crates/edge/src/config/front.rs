@@ -228,7 +228,7 @@ impl Config {
         let turn = server.urls.iter().any(|url| url.starts_with("turn"));
         let fixed = !server.username.is_empty() && !server.credential.is_empty();
         problems.require(
-            !turn || fixed != !server.secret.is_empty(),
+            !turn || fixed == server.secret.is_empty(),
             "ice_servers.secret",
             format_args!("{:?}", server.secret),
             "a TURN server asks for a username and a password",

@@ -30,7 +30,7 @@ enum Access {
         credential: String,
     },
     Ephemeral {
-        secret: hmac::Key,
+        secret: Box<hmac::Key>,
         lifetime_s: u32,
     },
 }
@@ -57,7 +57,7 @@ impl IceServers {
         let server = |server: &IceServer| {
             let (secret, credential) = (server.secret.reveal()?, server.credential.reveal()?);
             let access = if !secret.is_empty() {
-                let secret = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.as_bytes());
+                let secret = Box::new(hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.as_bytes()));
                 Access::Ephemeral { secret, lifetime_s: server.lifetime_s }
             } else if !credential.is_empty() {
                 Access::Fixed { username: server.username.clone(), credential }

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::create::{ECHO, RETRY_AFTER, Shared, choose_model, internal, session_model};
 use super::error::ApiError;
+use super::ice_servers::Granted;
 use crate::keys::PopKeys;
 use crate::seats::LOCAL;
 use crate::tickets::Tickets;
@@ -52,6 +53,9 @@ pub struct Issued {
     pub cname: String,
     /// The answer's `o=` id.
     pub sdp_session: String,
+    /// STUN and TURN servers, as `RTCPeerConnection` takes them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ice_servers: Vec<Granted>,
     /// From now on.
     pub expires_in_ms: u64,
     /// Longest duration of the call, in seconds; 0 for no limit.
@@ -123,6 +127,7 @@ pub fn issue_ticket(
         ssrc: local.ssrc,
         sdp_session: local.origin().to_string(),
         cname: local.cname(),
+        ice_servers: shared.ice_servers.grant(unix_seconds, rng),
         expires_in_ms: u64::from(terms.lifetime_seconds) * 1000,
         max_call_seconds: ticket.max_seconds(),
         ufrag,

@@ -412,7 +412,7 @@ fn setup(fingerprint: &str, sped: bool, active: bool) -> Setup {
         ufrag: LOCAL_UFRAG.to_owned(),
         password: PASSWORD.to_owned(),
         fingerprint: "AA:BB".to_owned(),
-        candidates: vec![Candidate { address: server_address() }],
+        candidates: vec![Candidate::udp(server_address())],
         session: 1,
         ssrc: 1,
         sctp_init: rtc::sdp::SctpInit::Fresh,

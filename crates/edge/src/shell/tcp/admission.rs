@@ -59,7 +59,9 @@ impl Admission {
         let received = deframer.rest().to_vec();
         let arrival = Arrival { stream, path, received, unsent: SendQueue::default(), moves: 0, place };
         let mailbox = self.shared.directory.mailbox(worker).ok_or(Refused::Unplaced)?;
-        mailbox.arrive(arrival).map_err(|_| Refused::Unplaced)?;
+        if !mailbox.arrive(arrival) {
+            return Err(Refused::Unplaced);
+        }
         doors.taken.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }

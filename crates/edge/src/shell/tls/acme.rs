@@ -94,7 +94,7 @@ impl Order {
             }
             let mut challenge = authorization
                 .challenge(ChallengeType::TlsAlpn01)
-                .ok_or(fail("the authority offers no tls-alpn-01 challenge"))?;
+                .ok_or_else(|| fail("the authority offers no tls-alpn-01 challenge"))?;
             let name = challenge.identifier().to_string();
             let proof = proof(&name, challenge.key_authorization().digest().as_ref())?;
             certificates.prove(name, Arc::new(proof));

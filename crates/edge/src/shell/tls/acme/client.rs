@@ -69,7 +69,7 @@ impl HttpClient for Https {
 async fn exchange(tls: TlsConnector, mut request: Request<BodyWrapper<Bytes>>) -> Result<BytesResponse, Error> {
     let other = |error: io::Error| Error::Other(Box::new(error));
     let uri = request.uri().clone();
-    let authority = uri.authority().ok_or(fail("a URL of the authority names no host"))?;
+    let authority = uri.authority().ok_or_else(|| fail("a URL of the authority names no host"))?;
     let host = authority.host().trim_matches(['[', ']']).to_owned();
     let stream = TcpStream::connect((host.as_str(), authority.port_u16().unwrap_or(443))).await.map_err(other)?;
     let name = ServerName::try_from(host).map_err(|_| fail("a URL of the authority names no host"))?;
