@@ -56,7 +56,7 @@ before(async () => {
   directory = `https://127.0.0.1:${acme}/dir`;
   execFileSync("openssl", [
     ..."req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=acme.test".split(" "),
-    ...["-addext", "subjectAltName=IP:127.0.0.1"],
+    ...["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE"],
     ...["-keyout", join(folder, "acme.key"), "-out", join(folder, "acme.crt")],
   ]);
   const pebble = {
@@ -79,7 +79,8 @@ before(async () => {
     ...["-defaultIPv4", "127.0.0.1", "-defaultIPv6", "", "-dns01", `127.0.0.1:${dns}`],
     ...["-http01", "", "-https01", "", "-tlsalpn01", "", "-management", `127.0.0.1:${control}`],
   );
-  start("pebble", "-config", join(folder, "pebble.json"), "-dnsserver", `127.0.0.1:${dns}`);
+  const authority = start("pebble", "-config", join(folder, "pebble.json"), "-dnsserver", `127.0.0.1:${dns}`);
+  await until("the authority", () => authority.log.includes("directory available"));
 });
 after(async () => {
   for (const { child, exited } of running) {
