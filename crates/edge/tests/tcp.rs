@@ -164,8 +164,8 @@ fn a_call_over_ipv6_is_served_by_udp_and_tcp() {
     let offer = Client::new(Instant::now(), "[::1]:9".parse().unwrap());
     let (answer, _) = dial(&edge, &offer);
     let [udp, tcp] = [edge.media_addr().port(), edge.http_addr().port()];
-    assert!(answer.contains(&format!(" udp 2130706431 ::1 {udp} typ host\r\n")), "{answer}");
-    assert!(answer.contains(&format!(" ::1 {tcp} typ host tcptype passive\r\n")), "{answer}");
+    assert!(answer.contains(&format!(" udp 2130706431 ::1 {udp} typ host ")), "{answer}");
+    assert!(answer.contains(&format!(" ::1 {tcp} typ host tcptype passive ")), "{answer}");
     edge.drain();
     edge.wait().unwrap();
 }
