@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use daemon::StartError;
-use loadgen::bench::{self, EchoKind, Options};
+use loadgen::bench::{self, EchoKind, Options, Talk};
 use loadgen::link_bench::{self, Controller, LinkOptions};
 use serde::Serialize;
 
@@ -21,6 +21,8 @@ pub(crate) enum BenchCommand {
     Edge(SweepOptions),
     /// Callers through the edge, the link, a transceiver that returns each packet, and back.
     Path(PathOptions),
+    /// A transceiver that does all of its work: decodes, detects speech and encodes, for callers who speak.
+    Voice(VoiceOptions),
     /// Set-ups beside running calls: how many per second, and what a steady storm does to those that run.
     Setup(SetupOptions),
     /// Two ends of a link, without callers, through a path that delays, loses and narrows.
@@ -87,6 +89,19 @@ pub(crate) struct PathOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     transceivers: usize,
     /// Set one key of the transceivers. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    transceiver_set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VoiceOptions {
+    #[command(flatten)]
+    sweep: SweepOptions,
+    /// Share of the time for which each side speaks: 1 lets both speak all the time (model monologue), up to 0.44 in turns
+    /// (model parrot).
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0)]
+    talk: f64,
+    /// Set one key of the transceiver. May be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     transceiver_set: Vec<String>,
 }
@@ -172,6 +187,21 @@ impl LinkBenchOptions {
     }
 }
 
+impl VoiceOptions {
+    fn talk(&self) -> anyhow::Result<Talk> {
+        if self.talk == 1.0 {
+            return Ok(Talk::Always);
+        }
+        let most = Talk::MOST;
+        anyhow::ensure!(
+            self.talk > 0.0 && self.talk <= most,
+            "--talk {} leaves no room for turns: give 1, or above 0 and at most {most}",
+            self.talk
+        );
+        Ok(Talk::Turns(self.talk))
+    }
+}
+
 impl Common {
     fn options(&self) -> anyhow::Result<Options> {
         let duration = Duration::try_from_secs_f64(self.seconds).context("--seconds is no length of time")?;
@@ -224,6 +254,14 @@ async fn measure(command: BenchCommand) -> anyhow::Result<()> {
             match options.sweep.sweep {
                 Some(most) => swept(&options.sweep, &bench::sweep(&told, most, true).await?),
                 None => print(&bench::path(&told).await?, options.sweep.common.json),
+            }
+        }
+        BenchCommand::Voice(options) => {
+            let told = Options { transceiver_set: options.transceiver_set.clone(), ..options.sweep.common.options()? };
+            let talk = options.talk()?;
+            match options.sweep.sweep {
+                Some(most) => swept(&options.sweep, &bench::sweep_voice(&told, talk, most).await?),
+                None => print(&bench::voice(&told, talk).await?, options.sweep.common.json),
             }
         }
         BenchCommand::Setup(options) => {

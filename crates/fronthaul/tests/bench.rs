@@ -54,6 +54,39 @@ fn frames_come_back_from_the_edge_and_through_the_whole_path() {
 }
 
 #[test]
+fn callers_hear_every_frame_of_a_transceiver_that_speaks_all_the_time() {
+    let report = bench(&["voice", "--sessions", "2", "--seconds", "2"]);
+    assert_eq!(report["sessions"], 2);
+    let traffic = &report["traffic"];
+    assert_eq!((&traffic["lost_calls"], &traffic["calls"]), (&0.into(), &2.into()), "{report:#}");
+    assert!(traffic["received"].as_u64().unwrap() >= 150, "{report:#}");
+    assert_eq!((&report["loss"], &traffic["uplink_loss"]), (&0.0.into(), &0.0.into()), "{report:#}");
+    for key in [
+        "cpu_us_per_packet",
+        "control_cpu_us_per_packet",
+        "cpu_ratio",
+        "cpu_percent_per_session",
+        "late",
+        "rss_kib_per_session",
+        "allocations_per_packet",
+        "setups_per_second",
+    ] {
+        assert!(report[key].is_number(), "{key}: {report:#}");
+    }
+    assert!(report["rtt_us"].is_null());
+    assert!(traffic["spacing_us"]["p99"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn turns_of_callers_are_answered() {
+    let report = bench(&["voice", "--sessions", "2", "--seconds", "11", "--talk", "0.4"]);
+    let turns: Vec<u64> = report["traffic"]["turns"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
+    assert!(turns[0] >= 2 && turns[1] >= 1, "{report:#}");
+    let reply = report["traffic"]["reply_us"]["p50"].as_f64().unwrap();
+    assert!(reply > 400_000.0, "no reply comes before 500 ms of silence, less the last sound of the turn: {reply}");
+}
+
+#[test]
 fn a_storm_sets_calls_up_beside_running_ones() {
     let report = bench(&["setup", "--sessions", "4", "--seconds", "2", "--storm", "10"]);
     assert_eq!(report["failures"], 0, "{report:#}");
@@ -77,6 +110,7 @@ fn what_cannot_be_measured_is_said() {
     for (arguments, reason) in [
         (&["edge", "--sessions", "0"][..], "--sessions 0"),
         (&["edge", "--seconds", "0"], "--seconds 0"),
+        (&["voice", "--talk", "0.8"], "--talk 0.8"),
         (&["peer", "--url", "http://127.0.0.1:9/", "--pid", "4294967295"], "process 4294967295"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_fronthaul")).arg("bench").args(arguments).output().unwrap();

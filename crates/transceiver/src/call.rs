@@ -20,7 +20,7 @@ use link::proto::{
 };
 use voice::MediaFrame;
 
-use crate::backend::{Loopback, Model};
+use crate::backend::{Loopback, Model, Monologue, Parrot};
 use channel::Channel;
 use dialogue::Dialogue;
 
@@ -107,8 +107,15 @@ impl Call {
             requested: request.session_config.clone(),
         });
         let mode = match model {
-            Model::Parrot => Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, api.turn_detection()))),
+            Model::Parrot => {
+                let backend = Parrot::new(config.voice.backend_rate);
+                Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, api.turn_detection(), Box::new(backend))))
+            }
             Model::Loopback => Mode::Loopback(Loopback::default()),
+            Model::Monologue => {
+                let backend = Monologue::new(config.voice.backend_rate, seed);
+                Mode::Dialogue(Box::new(Dialogue::one_sided(now, config.voice, Box::new(backend))))
+            }
         };
         let mut call = Self {
             session: SessionId(request.session),

@@ -11,6 +11,7 @@
 //! Media time is a 48 kHz sample clock that starts at 0 with the first packet; PCM is mono i16 at [`Config::backend_rate`].
 //! An instant earlier than one given before counts as that one would: nothing here needs time to pass.
 
+pub mod babble;
 mod config;
 mod conversation;
 mod ear;

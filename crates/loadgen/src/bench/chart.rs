@@ -39,7 +39,7 @@ impl Sweep {
             .configure_mesh()
             .disable_x_mesh()
             .x_desc("calls")
-            .y_desc("CPU of the edge, % of a core")
+            .y_desc(format!("CPU of the {}, % of a core", self.subject()))
             .x_label_formatter(&|x| format!("{x:.0}"))
             .draw()?;
         chart.configure_secondary_axes().y_desc("p99 lateness, ms").draw()?;

@@ -23,8 +23,10 @@ use str0m::crypto::dtls::DtlsCert;
 
 use super::call::{self, Call};
 use super::dialer::Dialer;
+use super::hearing::{Heard, Hearing};
 use super::media::Media;
 use super::pulse::{Pulse, Seen};
+use super::recordings::Recordings;
 
 /// Sends or wake-ups per turn.
 const PER_TURN: usize = 64;
@@ -52,6 +54,8 @@ struct Flow {
     kind: Kind,
     /// Since it is up.
     pulse: Option<Pulse>,
+    /// Of a caller who speaks and listens: nothing comes back.
+    hearing: Option<Hearing>,
 }
 
 impl Flow {
@@ -74,6 +78,8 @@ pub(crate) struct Window {
     pub(crate) seconds: f64,
     /// One per flow that was up, with its number, those that have ended since among them.
     pub(crate) flows: Vec<(usize, Seen)>,
+    /// One per flow that listens and is up at the end.
+    pub(crate) heard: Vec<Heard>,
     /// By how much frames left after they were due, in nanoseconds: the generator's own fault.
     pub(crate) lags: Vec<u32>,
     /// Set-ups completed inside the window.
@@ -108,6 +114,8 @@ pub(crate) struct Driver {
     sends: BinaryHeap<Reverse<(Instant, usize)>>,
     wakes: BinaryHeap<Reverse<(Instant, usize)>>,
     dialer: Option<Dialer>,
+    /// What callers say, instead of frames that are to come back.
+    recordings: Option<Recordings>,
     certificate: DtlsCert,
     origin: Instant,
     measured: bool,
@@ -137,6 +145,7 @@ impl Driver {
             sends: BinaryHeap::new(),
             wakes: BinaryHeap::new(),
             dialer: None,
+            recordings: None,
             certificate: call::certificate()?,
             origin: Instant::now(),
             measured: false,
@@ -155,7 +164,7 @@ impl Driver {
         let now = Instant::now();
         for _ in 0..count {
             let kind = Kind::Plain(server, Box::new(Media::mirrored()?));
-            self.flows.push(Some(Flow { kind, pulse: None }));
+            self.flows.push(Some(Flow { kind, pulse: None, hearing: None }));
             self.start(now, self.flows.len() - 1);
         }
         Ok(())
@@ -164,6 +173,11 @@ impl Driver {
     /// Calls that post their offers to `url` from now on.
     pub(crate) fn dial_to(&mut self, url: &str) {
         self.dialer = Some(Dialer::new(url));
+    }
+
+    /// Callers say this from now on, and listen.
+    pub(crate) fn say(&mut self, recordings: Recordings) {
+        self.recordings = Some(recordings);
     }
 
     /// Sets up calls until `count` flows are up, `at_once` at a time. They speak as soon as they are.
@@ -214,6 +228,7 @@ impl Driver {
     ) -> anyhow::Result<Window> {
         for flow in self.flows.iter_mut().flatten() {
             flow.pulse.iter_mut().for_each(|pulse| drop(pulse.take_seen()));
+            flow.hearing.iter_mut().for_each(|hearing| drop(hearing.take_heard()));
         }
         self.lags.clear();
         self.setups.clear();
@@ -245,6 +260,8 @@ impl Driver {
         let setups_unfinished = storming.iter().filter(unfinished).count();
         storming.iter().for_each(|call| self.end(*call));
         let mut flows = std::mem::take(&mut self.ended);
+        let heard = self.flows.iter_mut().flatten().filter_map(|flow| flow.hearing.as_mut());
+        let heard = heard.map(Hearing::take_heard).collect();
         for (index, flow) in self.flows.iter_mut().enumerate() {
             let pulse = flow.as_mut().and_then(|flow| flow.pulse.as_mut());
             flows.extend(pulse.map(|pulse| (index, pulse.take_seen())));
@@ -252,6 +269,7 @@ impl Driver {
         Ok(Window {
             seconds,
             flows,
+            heard,
             setups_unfinished,
             lags: std::mem::take(&mut self.lags),
             setups,
@@ -314,7 +332,7 @@ impl Driver {
         let Some(dialer) = &self.dialer else { bail!("nowhere to call") };
         let (call, sdp) = Call::new(Instant::now(), self.address(index)?, &self.certificate)?;
         dialer.offer(index, sdp);
-        self.flows[index] = Some(Flow { kind: Kind::Call(Box::new(call)), pulse: None });
+        self.flows[index] = Some(Flow { kind: Kind::Call(Box::new(call)), pulse: None, hearing: None });
         self.setting_up += 1;
         Ok(())
     }
@@ -376,7 +394,8 @@ impl Driver {
         {
             self.sends.pop();
             let local = self.address(index)?;
-            let Some(Flow { kind, pulse: Some(pulse) }) = self.flows.get_mut(index).and_then(Option::as_mut) else {
+            let Some(Flow { kind, pulse: Some(pulse), hearing }) = self.flows.get_mut(index).and_then(Option::as_mut)
+            else {
                 continue;
             };
             // An entry of a flow that had this place before.
@@ -392,7 +411,17 @@ impl Driver {
                 Kind::Plain(server, media) => self.outgoing.push(local, *server, &media.seal(count)?),
                 Kind::Call(call) => {
                     let (Some(media), Some(server)) = (&mut call.media, call.server) else { continue };
-                    self.outgoing.push(local, server, &media.seal(count)?);
+                    let sealed = match (&self.recordings, hearing) {
+                        (Some(recordings), Some(hearing)) => {
+                            let (payload, last) = recordings.packet(index, count);
+                            if last {
+                                hearing.turn_ended(now, self.measured);
+                            }
+                            media.seal_payload(count, payload)?
+                        }
+                        _ => media.seal(count)?,
+                    };
+                    self.outgoing.push(local, server, &sealed);
                 }
             }
             done += 1;
@@ -442,7 +471,7 @@ impl Driver {
         for datagram in self.incoming.iter_mut() {
             let Some(index) = index(self.network, datagram.local) else { continue };
             let Some(Some(flow)) = self.flows.get_mut(index) else { continue };
-            let count = match &mut flow.kind {
+            let opened = match &mut flow.kind {
                 Kind::Plain(_, media) => media.open(datagram.bytes),
                 Kind::Call(call) => match &mut call.media {
                     Some(media) if is_rtp(datagram.bytes) => media.open(datagram.bytes),
@@ -452,9 +481,16 @@ impl Driver {
                     }
                 },
             };
-            let (Some(pulse), Some(count)) = (&mut flow.pulse, count) else { continue };
+            let (Some(pulse), Some(opened)) = (&mut flow.pulse, opened) else { continue };
             let first = !pulse.heard();
-            pulse.back(now, count);
+            match (&mut flow.hearing, opened.count) {
+                (Some(hearing), _) => {
+                    hearing.packet(now, &opened, self.measured);
+                    pulse.hear();
+                }
+                (None, Some(count)) => pulse.back(now, count),
+                (None, None) => continue,
+            }
             if let (true, Kind::Call(call)) = (first, &flow.kind) {
                 self.setting_up -= 1;
                 self.setups.push(SetUp { to_first_frame: now - call.began });
@@ -467,7 +503,7 @@ impl Driver {
 
     /// Drains a call after an input, starts its audio once it is up, and gives it up when it cannot be set up.
     fn after(&mut self, now: Instant, index: usize, result: anyhow::Result<()>) {
-        let Some(Flow { kind: Kind::Call(call), pulse }) = self.flows[index].as_mut() else { return };
+        let Some(Flow { kind: Kind::Call(call), pulse, .. }) = self.flows[index].as_mut() else { return };
         let fresh = pulse.as_ref().is_none_or(|pulse| !pulse.heard());
         let next = result.and_then(|()| call.drain(&mut self.outgoing)).and_then(|next| match next {
             Some(_) if fresh && now - call.began > SETUP => bail!("no audio came back within {} s", SETUP.as_secs()),
@@ -500,6 +536,7 @@ impl Driver {
         self.sends.push(Reverse((pulse.due(), index)));
         if let Some(flow) = &mut self.flows[index] {
             flow.pulse = Some(pulse);
+            flow.hearing = self.recordings.as_ref().map(|_| Hearing::new(now));
         }
     }
 

@@ -13,8 +13,8 @@ const PAYLOAD_BYTES: usize = 100;
 /// RTP header without extensions (RFC 3550 §5.1).
 const HEADER_BYTES: usize = 12;
 
-/// One datagram before its SRTP tag.
-const PACKET_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES;
+/// One datagram before its SRTP tag: the longest Opus frame (RFC 6716 §3.2.1) and its header.
+const PACKET_ROOM: usize = HEADER_BYTES + 1276;
 
 /// First byte of an Opus packet that holds one 20 ms mono frame, so that servers which look find nothing odd.
 const OPUS_TOC: u8 = 15 << 3;
@@ -32,6 +32,17 @@ fn stamp(payload: &mut [u8; PAYLOAD_BYTES], count: u32) {
 fn stamped(payload: &[u8]) -> Option<u32> {
     let bytes = payload.get(1..5).filter(|_| payload.len() == PAYLOAD_BYTES)?;
     Some(u32::from_be_bytes(bytes.try_into().ok()?))
+}
+
+/// What a packet from the server holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Opened {
+    pub(crate) seq: u16,
+    pub(crate) timestamp: u32,
+    /// Opus that says nothing: a frame of three bytes.
+    pub(crate) silence: bool,
+    /// The number of the frame that came back; none when it is no frame of ours.
+    pub(crate) count: Option<u32>,
 }
 
 /// The sealed way out and the way in of one caller.
@@ -70,22 +81,28 @@ impl Media {
         Self::new(&Keys { profile: SrtpProfile::AEAD_AES_128_GCM, material, client: true }, rand::random(), 111)
     }
 
-    /// The packet of frame `count`, sealed.
+    /// The packet of frame `count`, sealed: its number is its payload.
     pub(crate) fn seal(&mut self, count: u32) -> anyhow::Result<bytes::BytesMut> {
-        let mut packet = [0; PACKET_BYTES];
+        let mut payload = [0; PAYLOAD_BYTES];
+        stamp(&mut payload, count);
+        self.seal_payload(count, &payload)
+    }
+
+    /// The packet of frame `count` with this payload, sealed.
+    pub(crate) fn seal_payload(&mut self, count: u32, payload: &[u8]) -> anyhow::Result<bytes::BytesMut> {
+        let mut packet = [0; PACKET_ROOM];
+        let packet = packet.get_mut(..HEADER_BYTES + payload.len()).context("a frame too long")?;
         packet[0] = 2 << 6;
         packet[1] = self.payload_type;
         packet[2..4].copy_from_slice(&low16(count).to_be_bytes());
         packet[4..8].copy_from_slice(&count.wrapping_mul(FRAME_SAMPLES).to_be_bytes());
         packet[8..12].copy_from_slice(&self.ssrc.to_be_bytes());
-        let mut payload = [0; PAYLOAD_BYTES];
-        stamp(&mut payload, count);
-        packet[HEADER_BYTES..].copy_from_slice(&payload);
-        Ok(self.seal.encrypt_rtp(&packet)?)
+        packet[HEADER_BYTES..].copy_from_slice(payload);
+        Ok(self.seal.encrypt_rtp(packet)?)
     }
 
-    /// The number of the frame that came back in this packet; none when it is no audio of ours, or not authentic.
-    pub(crate) fn open(&mut self, packet: &[u8]) -> Option<u32> {
+    /// What this packet holds; none when it is not authentic.
+    pub(crate) fn open(&mut self, packet: &[u8]) -> Option<Opened> {
         let opened = self.open.decrypt_rtp(packet).ok()?;
         let (first, rest) = (*opened.first()?, opened.get(HEADER_BYTES..)?);
         let rest = rest.get(4 * usize::from(first & 0x0f)..)?;
@@ -95,7 +112,12 @@ impl Media {
             let words = u16::from_be_bytes(rest.get(2..4)?.try_into().ok()?);
             rest.get(4 + 4 * usize::from(words)..)?
         };
-        stamped(payload)
+        Some(Opened {
+            seq: u16::from_be_bytes(opened.get(2..4)?.try_into().ok()?),
+            timestamp: u32::from_be_bytes(opened.get(4..8)?.try_into().ok()?),
+            silence: payload.len() <= 3,
+            count: stamped(payload),
+        })
     }
 }
 
@@ -117,7 +139,8 @@ mod tests {
         let mut caller = Media::new(&keys(true), 7, 111).unwrap();
         let mut server = Media::new(&keys(false), 8, 111).unwrap();
         let sealed = caller.seal(70_000).unwrap();
-        assert_eq!(server.open(&sealed), Some(70_000));
+        let opened = server.open(&sealed).unwrap();
+        assert_eq!((opened.count, opened.seq, opened.timestamp), (Some(70_000), 4464, 67_200_000));
         assert_eq!(caller.open(&sealed), None, "its own packet is not from the server");
     }
 

@@ -69,6 +69,11 @@ impl Pulse {
         count
     }
 
+    /// Something came that is no frame of ours.
+    pub(crate) fn hear(&mut self) {
+        self.heard = true;
+    }
+
     /// A frame is back.
     pub(crate) fn back(&mut self, now: Instant, count: u32) {
         self.heard = true;

@@ -9,7 +9,7 @@ use super::driver::{Driver, SetUp, Window};
 use super::figures::{Percentiles, Traffic};
 use super::process::{Echo, Placement, Scratch};
 use super::report::{Control, Machine, Report};
-use super::servers::{Edge, Transceiver};
+use super::servers::{Edge, Transceiver, Wanted};
 use crate::process::{cpu_seconds, rss_kib};
 
 /// Between the last set-up and the window: the DTLS of late callers, first reports.
@@ -58,7 +58,10 @@ impl Default for Options {
 pub async fn edge(options: &Options) -> anyhow::Result<Report> {
     let bench = Bench::new(options)?;
     let scratch = Scratch::new()?;
-    let edge = Edge::start(&bench.placement, &scratch, options.sessions + 64, &[], &options.edge_set)?;
+    let core = bench.placement.server_core;
+    let (seats, set) = (options.sessions + 64, &options.edge_set);
+    let wanted = Wanted { core, seats, model: "echo", transceivers: &[], set };
+    let edge = Edge::start(&bench.placement, &scratch, &wanted)?;
     let subject =
         Subject { bench: "edge", url: edge.url(), pids: vec![edge.pid()], edge: Some(&edge), transceivers: &[] };
     bench.run(&subject).await
@@ -72,9 +75,11 @@ pub async fn path(options: &Options) -> anyhow::Result<Report> {
     let bench = Bench::new(options)?;
     let scratch = Scratch::new()?;
     let seats = options.sessions;
-    let set = &options.transceiver_set;
-    let transceivers = Transceiver::start(&bench.placement, &scratch, options.transceivers, seats, set)?;
-    let edge = Edge::start(&bench.placement, &scratch, seats, &transceivers, &options.edge_set)?;
+    let (placement, count, set) = (&bench.placement, options.transceivers, &options.transceiver_set);
+    let transceivers = Transceiver::start(placement, placement.generator_core, &scratch, count, seats, set)?;
+    let (core, set) = (placement.server_core, &options.edge_set);
+    let wanted = Wanted { core, seats, model: "loopback", transceivers: &transceivers, set };
+    let edge = Edge::start(placement, &scratch, &wanted)?;
     let pids: Vec<u32> = transceivers.iter().map(|t| t.server.pid()).collect();
     let subject =
         Subject { bench: "path", url: edge.url(), pids: vec![edge.pid()], edge: Some(&edge), transceivers: &pids };
@@ -108,9 +113,9 @@ struct Bench<'a> {
 }
 
 /// A window of a control and the CPU that it used.
-struct Measured {
-    window: Window,
-    cpu_seconds: f64,
+pub(crate) struct Measured {
+    pub(crate) window: Window,
+    pub(crate) cpu_seconds: f64,
 }
 
 impl<'a> Bench<'a> {
@@ -182,7 +187,7 @@ impl<'a> Bench<'a> {
 }
 
 /// One window of a control.
-async fn control(
+pub(crate) async fn control(
     placement: &Placement,
     options: &Options,
     kind: EchoKind,
@@ -224,7 +229,7 @@ fn join(mut one: Measured, other: Measured) -> Measured {
     one
 }
 
-fn figures(measured: &Measured) -> Control {
+pub(crate) fn figures(measured: &Measured) -> Control {
     let traffic = Traffic::of(&measured.window);
     Control { cpu_us_per_packet: measured.cpu_seconds * 1e6 / traffic.received.max(1) as f64, traffic }
 }

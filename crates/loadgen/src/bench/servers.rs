@@ -21,6 +21,19 @@ pub(crate) struct Edge {
     model: &'static str,
 }
 
+/// What an edge is to be.
+pub(crate) struct Wanted<'a> {
+    /// Where it runs.
+    pub(crate) core: Option<usize>,
+    /// Room for echoed calls; transceivers have their own.
+    pub(crate) seats: usize,
+    /// Who answers: `echo`, or a model of the transceivers.
+    pub(crate) model: &'static str,
+    pub(crate) transceivers: &'a [Transceiver],
+    /// Further keys.
+    pub(crate) set: &'a [String],
+}
+
 /// A transceiver behind it.
 pub(crate) struct Transceiver {
     pub(crate) server: Daemon,
@@ -29,14 +42,8 @@ pub(crate) struct Transceiver {
 }
 
 impl Edge {
-    /// An edge with room for `seats` echoed calls, or for those of its transceivers. `set` are further keys.
-    pub(crate) fn start(
-        placement: &Placement,
-        scratch: &Scratch,
-        seats: usize,
-        transceivers: &[Transceiver],
-        set: &[String],
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn start(placement: &Placement, scratch: &Scratch, wanted: &Wanted<'_>) -> anyhow::Result<Self> {
+        let &Wanted { core, seats, model, transceivers, set } = wanted;
         let listed: Vec<String> =
             transceivers.iter().map(|t| format!("{{ id = {}, address = \"{}\" }}", t.id, t.link)).collect();
         let mut keys = vec![
@@ -48,12 +55,11 @@ impl Edge {
             format!("state_dir=\"{}\"", scratch.0.display()),
             format!("transceivers=[{}]", listed.join(", ")),
             "log.level=\"warn\"".to_owned(),
+            format!("models={{ {model} = \"{model}\" }}"),
+            format!("default_model=\"{model}\""),
         ];
-        let model = if transceivers.is_empty() { "echo" } else { "loopback" };
-        keys.push(format!("models={{ {model} = \"{model}\" }}"));
-        keys.push(format!("default_model=\"{model}\""));
         keys.extend_from_slice(set);
-        let server = daemon("edge", placement, placement.server_core, &scratch.0, &arguments("edge", keys))?;
+        let server = daemon("edge", placement, core, &scratch.0, &arguments("edge", keys))?;
         Ok(Self { http: server.port("http")?, server, model })
     }
 
@@ -66,6 +72,11 @@ impl Edge {
         format!("http://{}/v1/realtime/calls?model={}", self.http, self.model)
     }
 
+    /// A metric of its; 0 of what was never counted.
+    pub(crate) fn metric(&self, name: &str) -> anyhow::Result<f64> {
+        Ok(self.server.metric(name)?.unwrap_or_default())
+    }
+
     /// Allocations of its worker threads so far; none when it does not count them.
     pub(crate) fn allocations(&self) -> anyhow::Result<Option<f64>> {
         self.server.metric(ALLOCATIONS)
@@ -73,9 +84,10 @@ impl Edge {
 }
 
 impl Transceiver {
-    /// `count` transceivers with room for `seats` calls in all, on the generator's core.
+    /// `count` transceivers with room for `seats` calls in all, on `core`.
     pub(crate) fn start(
         placement: &Placement,
+        core: Option<usize>,
         scratch: &Scratch,
         count: usize,
         seats: usize,
@@ -95,7 +107,6 @@ impl Transceiver {
                     "log.level=\"warn\"".to_owned(),
                 ];
                 keys.extend_from_slice(set);
-                let core = placement.generator_core;
                 let arguments = arguments("transceiver", keys);
                 let server = daemon(&format!("transceiver-{id}"), placement, core, &scratch.0, &arguments)?;
                 Ok(Self { link: server.port("link")?, server, id })

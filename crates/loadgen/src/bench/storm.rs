@@ -10,7 +10,7 @@ use super::figures::{Percentiles, Traffic};
 use super::process::{Placement, Scratch};
 use super::report::{Machine, percentiles, row};
 use super::run::{Options, done, say, setup_times};
-use super::servers::Edge;
+use super::servers::{Edge, Wanted};
 use crate::process::cpu_seconds;
 
 /// Set-ups under way at once when the question is how many per second.
@@ -61,7 +61,9 @@ pub async fn setup(options: &Options, per_second: f64) -> anyhow::Result<SetupRe
     let placement = Placement::of_this_machine(options.real_time);
     let machine = Machine::here(&placement);
     let scratch = Scratch::new()?;
-    let edge = Edge::start(&placement, &scratch, options.sessions + 4096, &[], &options.edge_set)?;
+    let (seats, set) = (options.sessions + 4096, &options.edge_set);
+    let wanted = Wanted { core: placement.server_core, seats, model: "echo", transceivers: &[], set };
+    let edge = Edge::start(&placement, &scratch, &wanted)?;
     placement.become_generator();
     let mut driver = Driver::new(options.network)?;
     driver.dial_to(&edge.url());

@@ -10,7 +10,7 @@ use super::figures::{Percentiles, Traffic};
 use super::process::{Placement, Scratch};
 use super::report::{Machine, row};
 use super::run::{Options, done, measure, say};
-use super::servers::{Edge, Transceiver};
+use super::servers::{Edge, Transceiver, Wanted};
 use crate::process::cpu_seconds;
 
 /// How near the largest good number is approached: within a sixteenth.
@@ -21,15 +21,15 @@ const CLOSE: usize = 16;
 pub struct Point {
     /// Calls at once.
     pub sessions: usize,
-    /// CPU of the edge, in percent of a core.
+    /// CPU of the edge, in `bench voice` of the transceiver, in percent of a core.
     pub cpu_percent: f64,
     /// The same per echoed frame.
     pub cpu_us_per_packet: f64,
-    /// Round trips.
-    pub rtt_us: Percentiles,
+    /// Round trips; none in `bench voice`, where nothing comes back.
+    pub rtt_us: Option<Percentiles>,
     /// Lateness against the quickest frame of the same call.
     pub lateness_us: Percentiles,
-    /// Share of frames that did not come back.
+    /// Share of frames that did not come.
     pub loss: f64,
     /// Whether this many calls are served well.
     pub frame_stable: bool,
@@ -40,7 +40,7 @@ pub struct Point {
 /// A curve.
 #[derive(Debug, Clone, Serialize)]
 pub struct Sweep {
-    /// `edge` or `path`.
+    /// `edge`, `path` or `voice`.
     pub bench: &'static str,
     /// The largest number of calls that was frame-stable.
     pub sessions: usize,
@@ -62,59 +62,83 @@ pub async fn sweep(options: &Options, most: usize, through_link: bool) -> anyhow
     let scratch = Scratch::new()?;
     let seats = most + 64;
     let transceivers = if through_link {
-        Transceiver::start(&placement, &scratch, options.transceivers, most, &options.transceiver_set)?
+        let (core, count, set) = (placement.generator_core, options.transceivers, &options.transceiver_set);
+        Transceiver::start(&placement, core, &scratch, count, most, set)?
     } else {
         Vec::new()
     };
-    let edge = Edge::start(&placement, &scratch, seats, &transceivers, &options.edge_set)?;
+    let (bench, model) = if through_link { ("path", "loopback") } else { ("edge", "echo") };
+    let (core, set) = (placement.server_core, &options.edge_set);
+    let wanted = Wanted { core, seats, model, transceivers: &transceivers, set };
+    let edge = Edge::start(&placement, &scratch, &wanted)?;
     placement.become_generator();
     let mut driver = Driver::new(options.network)?;
     driver.dial_to(&edge.url());
+    let points = search(options, most, &mut driver, async |driver, calls| {
+        let what = format!("{calls} calls");
+        let (window, [before, after]) = measure(driver, options.duration, &what, || cpu_seconds(&[edge.pid()])).await?;
+        let cpu_seconds = after - before;
+        let traffic = Traffic::of(&window);
+        Ok(Point {
+            sessions: calls,
+            cpu_percent: 100.0 * cpu_seconds / window.seconds,
+            cpu_us_per_packet: cpu_seconds * 1e6 / traffic.received.max(1) as f64,
+            rtt_us: Some(traffic.rtt_us),
+            lateness_us: traffic.lateness_us,
+            loss: traffic.loss,
+            frame_stable: traffic.frame_stable(),
+            generator_limited: traffic.generator_limited(),
+        })
+    })
+    .await?;
+    Ok(Sweep::of(bench, points, machine))
+}
 
+/// Doubles the calls from `options.sessions` up to `most` until they are not frame-stable, then looks between; ends all of them.
+pub(crate) async fn search(
+    options: &Options,
+    most: usize,
+    driver: &mut Driver,
+    mut look: impl AsyncFnMut(&mut Driver, usize) -> anyhow::Result<Point>,
+) -> anyhow::Result<Vec<Point>> {
     let mut points = Vec::new();
-    let (mut good, mut bad) = (0, None);
+    let (mut good, mut bad): (usize, Option<usize>) = (0, None);
     let mut next = options.sessions.min(most);
-    loop {
+    while next > 0 {
         driver.shrink(next).await?;
         driver.connect(next, options.at_once, &mut |up| say(format_args!("{up} of {next} calls are up"))).await?;
         driver.settle(Duration::from_secs(1)).await?;
-        let what = format!("{next} calls");
-        let (window, [before, after]) =
-            measure(&mut driver, options.duration, &what, || cpu_seconds(&[edge.pid()])).await?;
-        let cpu_seconds = after - before;
-        let traffic = Traffic::of(&window);
-        let stable = traffic.frame_stable();
-        points.push(Point {
-            sessions: next,
-            cpu_percent: 100.0 * cpu_seconds / window.seconds,
-            cpu_us_per_packet: cpu_seconds * 1e6 / traffic.received.max(1) as f64,
-            rtt_us: traffic.rtt_us,
-            lateness_us: traffic.lateness_us,
-            loss: traffic.loss,
-            frame_stable: stable,
-            generator_limited: traffic.generator_limited(),
-        });
-        if stable {
+        let point = look(driver, next).await?;
+        if point.frame_stable {
             good = good.max(next);
         } else {
             bad = Some(bad.unwrap_or(next).min(next));
         }
+        points.push(point);
         next = match bad {
             None if next == most => break,
             None => (2 * next).min(most),
             Some(bad) if bad <= good + good / CLOSE + 1 => break,
             Some(bad) => good.midpoint(bad),
         };
-        if next == 0 {
-            break;
-        }
     }
     driver.hang_up().await?;
     done();
-    points.sort_by_key(|point| point.sessions);
-    let generator_limited = points.iter().any(|point| !point.frame_stable && point.generator_limited);
-    let bench = if through_link { "path" } else { "edge" };
-    Ok(Sweep { bench, sessions: good, generator_limited, points, machine })
+    Ok(points)
+}
+
+impl Sweep {
+    pub(crate) fn of(bench: &'static str, mut points: Vec<Point>, machine: Machine) -> Self {
+        points.sort_by_key(|point| point.sessions);
+        let sessions = points.iter().filter(|point| point.frame_stable).map(|point| point.sessions).max().unwrap_or(0);
+        let generator_limited = points.iter().any(|point| !point.frame_stable && point.generator_limited);
+        Self { bench, sessions, generator_limited, points, machine }
+    }
+
+    /// Whose CPU it is.
+    pub(crate) fn subject(&self) -> &'static str {
+        if self.bench == "voice" { "transceiver" } else { "edge" }
+    }
 }
 
 impl fmt::Display for Sweep {
@@ -126,14 +150,15 @@ impl fmt::Display for Sweep {
             "calls", "CPU", "us/frame", "p50", "p99", "late p99", "lost"
         )?;
         for p in &self.points {
+            let rtt = p.rtt_us.unwrap_or_default();
             writeln!(
                 f,
                 "{:>7} {:>5.0} % {:>10.2} {:>7.0} us {:>7.0} us {:>7.0} us {:>7.3} %{}{}",
                 p.sessions,
                 p.cpu_percent,
                 p.cpu_us_per_packet,
-                p.rtt_us.p50,
-                p.rtt_us.p99,
+                rtt.p50,
+                rtt.p99,
                 p.lateness_us.p99,
                 100.0 * p.loss,
                 if p.frame_stable { "" } else { "  not stable" },
@@ -141,7 +166,11 @@ impl fmt::Display for Sweep {
             )?;
         }
         if self.generator_limited {
-            row(f, "\nlimited by", "the generator, which was late itself; the edge may carry more")?;
+            row(
+                f,
+                "\nlimited by",
+                format_args!("the generator, which was late itself; the {} may carry more", self.subject()),
+            )?;
         }
         write!(f, "{}", self.machine)
     }

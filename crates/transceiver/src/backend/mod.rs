@@ -1,14 +1,18 @@
-//! Who answers: machines that take [`BackendInput`] and give [`BackendOutput`], without I/O and without a clock.
+//! Who answers: machines that take [`BackendInput`] and give [`BackendOutput`], without I/O; time is an argument.
 //!
-//! Both backends of this issue live inside the call. `loopback` is none of these machines: it returns the user's own
+//! All backends live inside the call. `loopback` is none of these machines: it returns the user's own
 //! packets and has no dialogue.
 
 mod loopback;
+mod monologue;
 mod parrot;
+
+use std::time::Instant;
 
 use voice::{BackendInput, BackendOutput};
 
 pub(crate) use loopback::Loopback;
+pub(crate) use monologue::Monologue;
 pub(crate) use parrot::Parrot;
 
 /// What a dialogue talks to. Poll until empty after every input.
@@ -16,7 +20,11 @@ pub(crate) trait Backend: Send {
     /// The dialogue's word.
     fn handle(&mut self, input: BackendInput);
     /// The next answer.
-    fn poll(&mut self) -> Option<BackendOutput>;
+    fn poll(&mut self, now: Instant) -> Option<BackendOutput>;
+    /// When it has more to say by itself.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
 }
 
 /// The models served here.
@@ -26,11 +34,13 @@ pub enum Model {
     Parrot,
     /// Returns each packet at once.
     Loopback,
+    /// Speaks all the time.
+    Monologue,
 }
 
 impl Model {
     /// All of them, by name.
-    pub const NAMES: [&'static str; 2] = ["parrot", "loopback"];
+    pub const NAMES: [&'static str; 3] = ["parrot", "loopback", "monologue"];
 
     /// The model of that name. `None`: not served here.
     #[must_use]
@@ -38,6 +48,7 @@ impl Model {
         match name {
             "parrot" => Some(Self::Parrot),
             "loopback" => Some(Self::Loopback),
+            "monologue" => Some(Self::Monologue),
             _ => None,
         }
     }
@@ -54,6 +65,7 @@ impl Model {
         match self {
             Self::Parrot => "parrot",
             Self::Loopback => "loopback",
+            Self::Monologue => "monologue",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use voice::{BackendInput, BackendOutput, ResponseId};
 
@@ -120,7 +121,7 @@ impl Backend for Parrot {
         }
     }
 
-    fn poll(&mut self) -> Option<BackendOutput> {
+    fn poll(&mut self, _: Instant) -> Option<BackendOutput> {
         self.outputs.pop_front().or_else(|| self.say())
     }
 }
@@ -166,7 +167,7 @@ mod tests {
 
     fn said(parrot: &mut Parrot) -> Vec<i16> {
         let mut said = Vec::new();
-        while let Some(output) = parrot.poll() {
+        while let Some(output) = parrot.poll(Instant::now()) {
             if let BackendOutput::Audio { pcm, .. } = output {
                 assert!(pcm.len() <= 1600);
                 said.extend(pcm);
@@ -206,7 +207,7 @@ mod tests {
         heard(&mut parrot, 96_000, 96_000 + 4800);
         let response = ResponseId(7);
         parrot.handle(BackendInput::CreateResponse { response });
-        let outputs: Vec<_> = std::iter::from_fn(|| parrot.poll()).collect();
+        let outputs: Vec<_> = std::iter::from_fn(|| parrot.poll(Instant::now())).collect();
         assert_eq!(outputs[..2], [BackendOutput::Ready, BackendOutput::ResponseStarted { response }]);
         assert_eq!(outputs[2..4].iter().filter(|output| matches!(output, BackendOutput::Audio { .. })).count(), 2);
         assert_eq!(outputs[4..], [BackendOutput::ResponseDone { response }]);
@@ -216,13 +217,13 @@ mod tests {
     fn nothing_follows_a_cancel() {
         let mut parrot = Parrot::new(16_000);
         heard(&mut parrot, 96_000, 96_000 + 38_400);
-        assert_eq!(parrot.poll(), Some(BackendOutput::Ready));
+        assert_eq!(parrot.poll(Instant::now()), Some(BackendOutput::Ready));
         let response = ResponseId(1);
         parrot.handle(BackendInput::CreateResponse { response });
-        parrot.poll();
-        parrot.poll();
+        parrot.poll(Instant::now());
+        parrot.poll(Instant::now());
         parrot.handle(BackendInput::Cancel { response });
-        assert_eq!(parrot.poll(), None);
+        assert_eq!(parrot.poll(Instant::now()), None);
     }
 
     #[test]
@@ -244,7 +245,7 @@ mod tests {
         heard(&mut parrot, 96_000, 96_000 + 38_400);
         parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
         for _ in 0..3 {
-            parrot.poll();
+            parrot.poll(Instant::now());
         }
         parrot.handle(BackendInput::SpeechStarted { turn: TurnId(2) });
         parrot.handle(BackendInput::Audio { pcm: vec![-1; 4800], media_time: 480_000 });

@@ -13,7 +13,7 @@ use voice::{
 };
 
 use super::CallOutput;
-use crate::backend::{Backend, Parrot};
+use crate::backend::Backend;
 
 /// Backend outputs taken in one go: more than the 10 s of speech, in pieces of 100 ms, after which the conversation wants
 /// no more; a backend of smaller pieces is heard on at once after everybody else.
@@ -32,17 +32,31 @@ pub(super) struct Dialogue {
     timings: VecDeque<TurnTiming>,
     /// The backend had more to say than one go takes.
     unfinished: Option<Instant>,
+    /// The backend speaks without being asked, from the user's first frame on.
+    unasked: bool,
 }
 
 impl Dialogue {
-    pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection) -> Self {
-        let backend = Box::new(Parrot::new(config.backend_rate));
+    pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection, backend: Box<dyn Backend>) -> Self {
         let bitrate = config.bitrate;
         let conversation = Conversation::new(now, voice::Config { turn: turn_config(turn), ..config });
-        Self { conversation, bitrate, backend, timings: VecDeque::new(), unfinished: None }
+        Self { conversation, bitrate, backend, timings: VecDeque::new(), unfinished: None, unasked: false }
+    }
+
+    /// The backend speaks from the user's first frame on; nothing interrupts it and no turn asks for an answer.
+    pub(super) fn one_sided(now: Instant, config: voice::Config, backend: Box<dyn Backend>) -> Self {
+        let bitrate = config.bitrate;
+        let vad = config.turn.server_vad.clone().unwrap_or_default();
+        let vad = ServerVad { create_response: false, interrupt_response: false, ..vad };
+        let turn = TurnConfig { server_vad: Some(vad) };
+        let conversation = Conversation::new(now, voice::Config { turn, ..config });
+        Self { conversation, bitrate, backend, timings: VecDeque::new(), unfinished: None, unasked: true }
     }
 
     pub(super) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
+        if std::mem::take(&mut self.unasked) {
+            self.conversation.create_response(now);
+        }
         self.conversation.handle_media(now, frame, age_us);
     }
 
@@ -77,7 +91,9 @@ impl Dialogue {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        [self.conversation.poll_timeout(), self.unfinished].into_iter().flatten().min()
+        // A backend that is not asked for more has nothing that is due.
+        let backend = self.backend.poll_timeout().filter(|_| self.conversation.wants_audio());
+        [self.conversation.poll_timeout(), self.unfinished, backend].into_iter().flatten().min()
     }
 
     pub(super) fn poll_timing(&mut self) -> Option<TurnTiming> {
@@ -108,7 +124,7 @@ impl Dialogue {
             if idle
                 && budget > 0
                 && self.conversation.wants_audio()
-                && let Some(output) = self.backend.poll()
+                && let Some(output) = self.backend.poll(now)
             {
                 budget -= 1;
                 idle = false;
