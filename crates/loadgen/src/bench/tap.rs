@@ -62,15 +62,54 @@ impl DtlsProvider for Tap {
         version: DtlsVersion,
         mtu: Option<usize>,
     ) -> Result<Box<dyn DtlsInstance>, CryptoError> {
-        Ok(Box::new(Tapped(base().dtls_provider.new_dtls(cert, now, version, mtu)?)))
+        Ok(Box::new(Tapped(engine(cert, now, version, mtu)?)))
     }
 }
 
-struct Tapped(Box<dyn DtlsInstance>);
+#[cfg(feature = "openssl")]
+type Engine = Box<dyn DtlsInstance>;
+#[cfg(not(feature = "openssl"))]
+type Engine = dimpl::Dtls;
+
+#[cfg(feature = "openssl")]
+fn engine(cert: &DtlsCert, now: Instant, version: DtlsVersion, mtu: Option<usize>) -> Result<Engine, CryptoError> {
+    base().dtls_provider.new_dtls(cert, now, version, mtu)
+}
+
+/// What str0m's provider does, with one config for all callers: dimpl tests all of its cryptography whenever a config is made,
+/// key exchanges on P-384 among it, which cost more than the handshake. X25519 alone, as browsers prefer it.
+#[cfg(not(feature = "openssl"))]
+fn engine(cert: &DtlsCert, now: Instant, version: DtlsVersion, mtu: Option<usize>) -> Result<Engine, CryptoError> {
+    static CONFIG: OnceLock<(Option<usize>, Arc<dimpl::Config>)> = OnceLock::new();
+    let failed = |error: &dyn fmt::Display| CryptoError::Other(format!("the callers' DTLS: {error}"));
+    let build = || {
+        // ICE has verified the address by then.
+        let builder = dimpl::Config::builder().use_server_cookie(false).kx_groups(&[dimpl::NamedGroup::X25519]);
+        let builder = if let Some(mtu) = mtu { builder.mtu(mtu) } else { builder };
+        builder.build().map(Arc::new).map_err(|error| failed(&error))
+    };
+    let config = match CONFIG.get() {
+        Some((shared, config)) if *shared == mtu => Arc::clone(config),
+        _ => {
+            let config = build()?;
+            // Of two that come first at once one is built for nothing.
+            let _ = CONFIG.set((mtu, Arc::clone(&config)));
+            config
+        }
+    };
+    match version {
+        DtlsVersion::Dtls12 => Ok(dimpl::Dtls::new_12(config, cert.clone(), now)),
+        DtlsVersion::Dtls13 => Ok(dimpl::Dtls::new_13(config, cert.clone(), now)),
+        DtlsVersion::Auto => Ok(dimpl::Dtls::new_auto(config, cert.clone(), now)),
+        other => Err(failed(&format_args!("{other} is not known"))),
+    }
+}
+
+struct Tapped(Engine);
 
 impl fmt::Debug for Tapped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        f.write_str("Tapped")
     }
 }
 
