@@ -13,7 +13,7 @@
 //! Frames keep their schedule: a late generator sends what is due, and says by how much it was late.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -111,7 +111,8 @@ pub(crate) struct Driver {
     outgoing: SendBatch,
     network: Ipv4Addr,
     flows: Vec<Option<Flow>>,
-    sends: BinaryHeap<Reverse<(Instant, usize)>>,
+    /// In the order in which they are due. A frame that leaves makes the next one due behind all others, 20 ms later.
+    sends: VecDeque<(Instant, usize)>,
     wakes: BinaryHeap<Reverse<(Instant, usize)>>,
     dialer: Option<Dialer>,
     /// What callers say, instead of frames that are to come back.
@@ -142,7 +143,7 @@ impl Driver {
             outgoing: SendBatch::new(),
             network,
             flows: Vec::new(),
-            sends: BinaryHeap::new(),
+            sends: VecDeque::new(),
             wakes: BinaryHeap::new(),
             dialer: None,
             recordings: None,
@@ -368,7 +369,7 @@ impl Driver {
     }
 
     async fn wait(&mut self, now: Instant) -> anyhow::Result<()> {
-        let send = self.sends.peek().map(|Reverse((at, _))| *at);
+        let send = self.sends.front().map(|(at, _)| *at);
         let wake = self.wakes.peek().map(|Reverse((at, _))| *at);
         let until = [send, wake, Some(now + ANSWERS)].into_iter().flatten().min().unwrap_or(now);
         if until < now + SPIN {
@@ -389,10 +390,10 @@ impl Driver {
     fn send_due(&mut self, now: Instant) -> anyhow::Result<usize> {
         let mut done = 0;
         while done < PER_TURN
-            && let Some(Reverse((due, index))) = self.sends.peek().copied()
+            && let Some((due, index)) = self.sends.front().copied()
             && due <= now
         {
-            self.sends.pop();
+            self.sends.pop_front();
             let local = self.address(index)?;
             let Some(Flow { kind, pulse: Some(pulse), hearing }) = self.flows.get_mut(index).and_then(Option::as_mut)
             else {
@@ -406,7 +407,7 @@ impl Driver {
                 self.lags.push(u32::try_from((now - due).as_nanos()).unwrap_or(u32::MAX));
             }
             let count = pulse.leave(now, self.measured);
-            self.sends.push(Reverse((pulse.due(), index)));
+            schedule(&mut self.sends, pulse.due(), index);
             match kind {
                 Kind::Plain(server, media) => self.outgoing.push(local, *server, &media.seal(count)?),
                 Kind::Call(call) => {
@@ -533,7 +534,7 @@ impl Driver {
 
     fn start(&mut self, now: Instant, index: usize) {
         let pulse = Pulse::new(self.origin, now, index);
-        self.sends.push(Reverse((pulse.due(), index)));
+        schedule(&mut self.sends, pulse.due(), index);
         if let Some(flow) = &mut self.flows[index] {
             flow.pulse = Some(pulse);
             flow.hearing = self.recordings.as_ref().map(|_| Hearing::new(now));
@@ -549,6 +550,14 @@ impl Driver {
     fn unsent(&self) -> u64 {
         let stats = self.outgoing.stats();
         stats.dropped + stats.oversize + stats.failed
+    }
+}
+
+fn schedule(sends: &mut VecDeque<(Instant, usize)>, due: Instant, index: usize) {
+    if sends.back().is_none_or(|(last, _)| *last <= due) {
+        sends.push_back((due, index));
+    } else {
+        sends.insert(sends.partition_point(|(other, _)| *other <= due), (due, index));
     }
 }
 
