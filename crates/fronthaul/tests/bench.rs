@@ -101,7 +101,9 @@ fn a_sweep_tells_how_many_calls_are_served_well_and_draws_it() {
     let report = bench(&["edge", "--sessions", "4", "--seconds", "1", "--sweep", "8", "--svg", svg.to_str().unwrap()]);
     let drawn = std::fs::read_to_string(&svg).unwrap();
     std::fs::remove_file(&svg).unwrap();
-    assert_eq!(report["points"][0]["sessions"], 4);
+    // A machine that is busy with other things may not serve four well: the points are then below.
+    let points = report["points"].as_array().unwrap();
+    assert!(points.iter().any(|point| point["sessions"] == 4), "{report:#}");
     assert!(drawn.starts_with("<svg") && drawn.contains("p99 lateness"));
 }
 
