@@ -109,6 +109,7 @@ impl Board {
         for (result, count) in [("answered", &counts.snap_answered), ("unusable", &counts.snap_unusable)] {
             counter!("fronthaul_edge_snap_total", "result" => result).absolute(count.load(Ordering::Relaxed));
         }
+        counter!("fronthaul_edge_snap_total", "result" => "claimed").absolute(sums.stats.snap);
         if let Some(tickets) = shared.directory.tickets() {
             for (result, count) in [
                 ("issued", &tickets.issued),

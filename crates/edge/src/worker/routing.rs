@@ -303,6 +303,7 @@ impl Worker {
     fn claim(&mut self, now: Instant, id: SessionId, entry: &Entry) -> Option<Key> {
         let pending = self.directory.claim(entry, self.config.index)?;
         let Pending { setup, call, seat } = *pending;
+        self.io.stats.snap += u64::from(setup.sctp.as_ref().is_some_and(|sctp| sctp.snap.is_some()));
         let seed = self.seed();
         let Some(identity) = self.keys.identity(&setup.local_ufrag) else {
             // Its key opened a token just before. Should it be gone all the same, so is the call.

@@ -144,6 +144,8 @@ pub struct Stats {
     pub handshakes_sped: u64,
     /// Handshakes done by DTLS alone.
     pub handshakes_plain: u64,
+    /// Of these, whose association SNAP set up.
+    pub snap: u64,
     /// Datagrams given to other workers.
     pub handed_over: u64,
     /// Opus frames from clients.
@@ -205,6 +207,7 @@ impl Stats {
         sum(&mut self.discards, &other.discards);
         sum(&mut self.closed, &other.closed);
         self.claimed += other.claimed;
+        self.snap += other.snap;
         self.handshakes_sped += other.handshakes_sped;
         self.handshakes_plain += other.handshakes_plain;
         self.handed_over += other.handed_over;
