@@ -182,9 +182,9 @@ fn inits_of_which_no_association_can_come_are_unusable() {
 fn hostile_parameters_panic_nowhere() {
     for seed in 0..20_000_u32 {
         let mut chunk = offered().0;
-        let (at, value) = (20 + seed as usize % 12, (seed / 12 % 256) as u8);
-        chunk[at] = value;
-        chunk[20 + (seed / 3072) as usize % 12] = (seed / 7) as u8;
+        let [first, second, third, _] = seed.wrapping_mul(0x9E37_79B1).to_be_bytes();
+        chunk[20 + usize::from(first) % 12] = second;
+        chunk[20 + usize::from(third) % 12] = first;
         let _ = SnapState::answer(&OfferedInit(chunk), &engine());
     }
 }
