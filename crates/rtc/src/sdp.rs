@@ -261,7 +261,7 @@ impl Negotiated {
 /// Everything that offer and answer agreed on. Plain data: made by signaling, used by the worker that claims the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
-    /// Our ufrag, the route token. Checks may have more behind it.
+    /// Our ufrag: the route token, and what a client added to a ticket.
     pub local_ufrag: String,
     /// Our password.
     pub local_password: String,

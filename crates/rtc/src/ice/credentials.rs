@@ -51,8 +51,7 @@ impl Pairs {
     /// The key by which this check is authentic.
     pub(super) fn verify(&mut self, now: Instant, check: &Check<'_>) -> Option<&IntegrityKey> {
         let newest = self.list.len() - 1;
-        // A client may add to the ufrag that it was given: see the facts of a ticket.
-        let named = |(_, pair): &(usize, &mut Pair)| check.local_ufrag().starts_with(&pair.ufrag);
+        let named = |(_, pair): &(usize, &mut Pair)| pair.ufrag == check.local_ufrag();
         let (at, pair) = self.list.iter_mut().enumerate().find(named)?;
         if !check.verify(&pair.key) {
             return None;
