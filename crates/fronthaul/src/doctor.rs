@@ -22,7 +22,7 @@ use self::sdp::Offered;
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorOptions {
-    /// The edge's page or signaling, such as https://voice.example.com.
+    /// The edge's page or signaling, such as `https://voice.example.com`.
     #[arg(value_name = "URL")]
     url: String,
     /// The model to call. `echo` is the edge itself.
