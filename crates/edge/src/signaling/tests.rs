@@ -626,3 +626,14 @@ async fn later_offers_are_paid_for_like_first_ones() {
     }
     assert_eq!(answers, [StatusCode::BAD_REQUEST, StatusCode::BAD_REQUEST, StatusCode::TOO_MANY_REQUESTS]);
 }
+
+/// The id does not say which edge answered, but the client knows.
+#[tokio::test]
+async fn in_a_pop_the_call_of_another_edge_is_said_to_be_elsewhere() {
+    let pop = crate::directory::Pop::new(&[EdgeId(2)], 0);
+    let shared = Shared { directory: Directory::in_pop(1, pop), ..Arc::into_inner(shared()).unwrap() };
+    let call = "/v1/realtime/calls/rtc_0000000000000000";
+    let answer = request(&Arc::new(shared), "POST", call, "application/sdp", offer()).await;
+    assert_eq!((answer.status, answer.error()["code"].as_str()), (StatusCode::NOT_FOUND, Some("call_id_not_found")));
+    assert!(answer.error()["message"].as_str().unwrap().contains("the edge that answered the call"), "{}", answer.body);
+}
