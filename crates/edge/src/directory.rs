@@ -412,6 +412,10 @@ impl Directory {
 
     /// Gives up what was never claimed, and returns how many that were.
     pub fn expire(&self, now: Instant) -> usize {
+        // Whoever never asks for what was not reached holds nothing for it either.
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        while awaited.pop_front_if(|(expires, _)| *expires <= now).is_some() {}
+        drop(awaited);
         let mut given_up = 0;
         loop {
             let due = {
