@@ -185,7 +185,7 @@ pub async fn voice(options: &Options, talk: Talk) -> anyhow::Result<VoiceReport>
 /// More and more calls until frames are late or missing.
 ///
 /// # Errors
-/// Those of [`voice`].
+/// Those of [`voice()`].
 pub async fn sweep_voice(options: &Options, talk: Talk, most: usize) -> anyhow::Result<Sweep> {
     let placement = Placement::of_this_machine(options.real_time);
     let machine = Machine::here(&placement);
