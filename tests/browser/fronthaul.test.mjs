@@ -218,6 +218,157 @@ test("another microphone goes on where the first one was, and an unplugged one i
   await gone();
 });
 
+test("a new estimate of the network restarts nothing on a path that is well", async () => {
+  const states = await inPage({}, async (call, seen) => {
+    await call.connect();
+    for (let n = 0; n < 5; n++) {
+      navigator.connection.dispatchEvent(new Event("change"));
+      await new Promise((resolve) => setTimeout(resolve, 300));
+    }
+    return seen.filter(({ type }) => type === "state").map(({ detail }) => detail);
+  });
+  assert.deepEqual(states, ["connecting", "connected"]);
+  await close();
+  await gone();
+});
+
+test("a hint of the network on a dead path repairs it", async () => {
+  await inPage({}, async (call) => void (await call.connect()));
+  await proxy.stop();
+  await browser.page.evaluate(() => navigator.connection.dispatchEvent(new Event("change")));
+  await until("the page's notice", () => browser.page.evaluate(() => window.fronthaul.state === "reconnecting"));
+  proxy = await startProxy(servers.media, { port });
+  await until("the repaired call", () => browser.page.evaluate(() => window.fronthaul.state === "connected"), { ms: 30_000 });
+  await close();
+  await gone();
+});
+
+test("a restart is heard where the browser forgets the paths of before", async () => {
+  const told = await inPage({}, async (call, seen) => {
+    await call.connect();
+    // As Firefox does: statistics of the current ufrag's pairs only.
+    const pc = call.peerConnection;
+    const original = pc.getStats.bind(pc);
+    const forgotten = new Set();
+    pc.getStats = async () => new Map([...(await original())].filter(([id]) => !forgotten.has(id)));
+    await new Promise((resolve) => setTimeout(resolve, 3000));
+    const apply = pc.setRemoteDescription.bind(pc);
+    pc.setRemoteDescription = async (answer) => {
+      for (const [id, { type }] of await original()) if (type === "candidate-pair") forgotten.add(id);
+      return apply(answer);
+    };
+    await call.restart();
+    return seen.find(({ type }) => type === "reconnected").detail;
+  });
+  assert.equal(told.kept, true, "the same call");
+  assert.ok(told.ms < 2000, `${told.ms} ms`);
+  await close();
+  await gone();
+});
+
+test("an unplugged microphone of which the browser tells twice is replaced by one", async () => {
+  const live = await inPage({}, async (call, seen) => {
+    const media = navigator.mediaDevices;
+    const original = media.getUserMedia.bind(media);
+    const tracks = [];
+    media.getUserMedia = async (constraints) => {
+      const stream = await original(constraints);
+      tracks.push(...stream.getTracks());
+      return stream;
+    };
+    try {
+      await call.connect();
+      call.microphone.stop();
+      call.microphone.dispatchEvent(new Event("ended"));
+      media.dispatchEvent(new Event("devicechange"));
+      await new Promise((resolve) => setTimeout(resolve, 1500));
+      const during = tracks.filter(({ readyState }) => readyState === "live").length;
+      // And one that comes when the call is over goes off.
+      const late = call.useMicrophone().catch(({ code }) => code);
+      call.close();
+      const said = await late;
+      return { during, said, after: tracks.filter(({ readyState }) => readyState === "live").length, left: call.microphone };
+    } finally {
+      delete media.getUserMedia;
+    }
+  });
+  assert.deepEqual(live, { during: 1, said: "closed", after: 0, left: undefined });
+  await gone();
+});
+
+test("a microphone that cannot be put in leaves the former one, which is still the call's to stop", async () => {
+  const found = await inPage({}, async (call) => {
+    await call.connect();
+    const first = call.microphone;
+    const picture = document.createElement("canvas").captureStream().getVideoTracks()[0];
+    const refused = await call.useMicrophone(picture).catch(() => "refused");
+    const kept = call.microphone === first && first.readyState;
+    call.close();
+    return { refused, kept, closed: first.readyState, picture: picture.readyState };
+  });
+  assert.deepEqual(found, { refused: "refused", kept: "live", closed: "ended", picture: "live" });
+  await gone();
+});
+
+test("a call that is closed while its offer is under way gives its seat back", async () => {
+  const code = await inPage({}, async (call) => {
+    const original = window.fetch;
+    let taken;
+    const posted = new Promise((resolve) => (taken = resolve));
+    window.fetch = async (...request) => {
+      const response = await original(...request);
+      if (request[1]?.method === "POST") {
+        taken();
+        await new Promise((resolve) => setTimeout(resolve, 300));
+      }
+      return response;
+    };
+    try {
+      const connecting = call.connect().catch(({ code }) => code);
+      await posted;
+      call.close();
+      return await connecting;
+    } finally {
+      window.fetch = original;
+    }
+  });
+  assert.equal(code, "closed");
+  await gone();
+});
+
+test("servers of the answer that the connection was not built with are tried, once", async () => {
+  const blocked = await startServers({ edge: 'public = ["127.0.0.1:9"]' });
+  try {
+    const built = await inPage({ url: blocked.url, iceServers: [{ urls: "stun:127.0.0.1:9" }] }, async (call) => {
+      const [fetched, Original] = [window.fetch, window.RTCPeerConnection];
+      const built = [];
+      let answers = 0;
+      window.fetch = async (...request) => {
+        const response = await fetched(...request);
+        if (request[1]?.method !== "POST") return response;
+        const headers = new Headers(response.headers);
+        headers.set("Link", `<turn:127.0.0.1:9>; rel="ice-server"; username="u"; credential="${++answers}"`);
+        return new Response(await response.text(), { status: response.status, headers });
+      };
+      window.RTCPeerConnection = class extends Original {
+        constructor(configuration) {
+          super(configuration);
+          built.push(configuration.iceServers.map(({ urls, credential }) => `${urls} ${credential ?? ""}`.trim()));
+        }
+      };
+      try {
+        await call.connect().catch(() => {});
+      } finally {
+        Object.assign(window, { fetch: fetched, RTCPeerConnection: Original });
+      }
+      return built;
+    });
+    assert.deepEqual(built, [["stun:127.0.0.1:9"], ["stun:127.0.0.1:9", "turn:127.0.0.1:9 1"]]);
+  } finally {
+    await blocked.stop();
+  }
+});
+
 /** The error that `connect` gives with these options, after `before` ran in the page. */
 const refusal = (options, prepare = () => {}) =>
   inPage(options, async (call, seen, module, text) => {

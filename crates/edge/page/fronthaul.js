@@ -37,15 +37,16 @@ export class FronthaulError extends Error {
   }
 }
 
-/** TURN servers that edges named in their answers, by the edge's URL: the next call has them from the start. */
+/** TURN servers that edges named last, by the edge's URL: the next call has them from the start. */
 const named = new Map();
+const credentialsOf = (servers) => servers.flatMap(({ urls, username, credential }) => [urls].flat().map((url) => JSON.stringify([url, username, credential])));
 
 /** One connection to the edge. */
 class Line {
   constructor(options, track, listeners) {
     this.options = options;
     this.listeners = listeners;
-    const iceServers = [...(options.iceServers ?? []), ...(named.get(options.url) ?? [])];
+    const iceServers = (this.iceServers = [...(options.iceServers ?? []), ...(named.get(options.url) ?? [])]);
     const pc = (this.pc = new RTCPeerConnection({ iceServers, bundlePolicy: "max-bundle" }));
     // A transceiver instead of a track: the microphone may come later, with no word to the edge.
     this.sender = pc.addTransceiver(track ?? "audio", { direction: "sendrecv" }).sender;
@@ -65,10 +66,11 @@ class Line {
     return (this.offered ??= this.pc.setLocalDescription());
   }
 
-  /** Resolves once the channel is open. */
-  async dial(ticket) {
+  /** Resolves once the channel is open. `last`: no other attempt with the servers that this one's answer names. */
+  async dial(ticket, last) {
     const { pc } = this;
     await this.offer();
+    if (this.closed) throw closedError();
     const offer = pc.localDescription.sdp;
     const written = ticket && writeAnswer(offer, ticket);
     const posted = this.#post(offer, written);
@@ -79,9 +81,9 @@ class Line {
       // A refusal is about the ticket. No answer at all says nothing, as long as the checks get one.
       posted.catch((error) => (this.refused = error.status !== undefined));
     }
-    if (this.closed) throw this.#closedError();
+    if (this.closed) throw closedError();
     await this.#apply(answer);
-    await this.#wait();
+    await this.#wait(last);
     this.instant = written !== undefined;
     this.channel.onclose = () => this.closed || this.listeners.ended();
     pc.onconnectionstatechange = () => pc.connectionState === "failed" && this.listeners.failed();
@@ -95,8 +97,11 @@ class Line {
     const answer = await response.text();
     this.location = new URL(response.headers.get("Location"), options.url).href;
     const servers = iceServersOf(response.headers.get("Link"));
-    this.relays = servers.length > 0 && !named.has(options.url) && !options.iceServers;
-    if (servers.length) named.set(options.url, servers);
+    const had = credentialsOf(this.iceServers);
+    this.relays = credentialsOf(servers).some((server) => !had.includes(server));
+    named.set(options.url, servers);
+    // Closed meanwhile, when nobody knew what to hang up: the edge would keep the seat until the call is given up.
+    if (this.closed) this.#hangUp();
     return answer;
   }
 
@@ -104,12 +109,12 @@ class Line {
     try {
       await this.pc.setRemoteDescription({ type: "answer", sdp: answer });
     } catch (cause) {
-      if (this.closed) throw this.#closedError();
+      if (this.closed) throw closedError();
       throw new FronthaulError("bad_answer", `This browser does not take the edge's answer: ${cause.message}.`, "Update the browser or the edge.", { cause });
     }
   }
 
-  async #wait() {
+  async #wait(last) {
     const since = performance.now();
     const late = (ms) => performance.now() - since > ms;
     let open = false;
@@ -117,8 +122,8 @@ class Line {
     for (;;) {
       await Promise.race([this.opened, sleep(50)]);
       if (open) return;
-      if (this.closed) throw this.#closedError();
-      if (this.refused || (this.relays && !this.heard && late(DIRECT_MS))) throw new Again();
+      if (this.closed) throw closedError();
+      if (this.refused || (this.relays && !last && !this.heard && late(DIRECT_MS))) throw new Again();
       if (!this.heard && (late(NO_CHECK_MS) || this.pc.connectionState === "failed")) throw this.#unheard();
       if (this.heard && (late(OPEN_MS) || this.pc.connectionState === "failed")) {
         throw new FronthaulError(
@@ -141,10 +146,6 @@ class Line {
     );
   }
 
-  #closedError() {
-    return new FronthaulError("closed", "The call was closed while it connected.", "Connect again.");
-  }
-
   /** ICE restart: the same call and keys over whatever path there is now. */
   async restart() {
     const { pc } = this;
@@ -160,12 +161,12 @@ class Line {
     }
   }
 
-  /** Bytes and responses received on all paths together, and the round trip of the one in use. */
+  /** Bytes and responses received so far on each path, and the round trip of the one in use. */
   async traffic() {
-    const traffic = { heard: 0, roundTripMs: undefined };
+    const traffic = { heard: new Map(), roundTripMs: undefined };
     for (const stat of (await this.pc.getStats()).values()) {
       if (stat.type !== "candidate-pair") continue;
-      traffic.heard += (stat.bytesReceived ?? 0) + (stat.responsesReceived ?? 0);
+      traffic.heard.set(stat.id, (stat.bytesReceived ?? 0) + (stat.responsesReceived ?? 0));
       if (stat.nominated && stat.currentRoundTripTime !== undefined) traffic.roundTripMs = stat.currentRoundTripTime * 1000;
     }
     return traffic;
@@ -175,9 +176,16 @@ class Line {
     if (this.closed) return;
     this.closed = true;
     this.pc.close();
-    if (this.location) fetch(this.location, { method: "DELETE", keepalive, headers: headersOf(this.options) }).catch(() => {});
+    if (this.location) this.#hangUp(keepalive);
+  }
+
+  #hangUp(keepalive = false) {
+    fetch(this.location, { method: "DELETE", keepalive, headers: headersOf(this.options) }).catch(() => {});
   }
 }
+
+/** Whether anything came on any path since `before`. Paths come and go, with an ICE restart all of them in some browsers. */
+const isNews = (heard, before) => [...heard].some(([path, amount]) => amount > 0 && amount !== before.get(path));
 
 /** Thrown where another attempt has what this one had not: TURN servers that the answer named, or no ticket. */
 class Again extends Error {}
@@ -187,9 +195,10 @@ export class Call extends EventTarget {
   #line;
   #microphone;
   #own = false;
+  #turn = Promise.resolve();
   #state = "idle";
   #warming;
-  #attempt;
+  #attempt = {};
   #clicked;
   #remote;
   #ticket;
@@ -201,7 +210,15 @@ export class Call extends EventTarget {
   #watch;
   #repairing = false;
   #onDevices = () => this.#devicesChanged();
-  #onNetwork = () => this.#state === "connected" && this.#repair("The network changed.");
+  #network;
+  #onOnline = () => this.#state === "connected" && this.#repair("The network changed.");
+  #onNetwork = () => {
+    const former = this.#network;
+    this.#network = navigator.connection.type;
+    // Most of these events tell a new estimate of round trip or bandwidth, on a path that is well.
+    if (this.#network === former) this.#askForSign();
+    else this.#onOnline();
+  };
 
   constructor(options = {}) {
     super();
@@ -247,6 +264,7 @@ export class Call extends EventTarget {
     if (what === "ticket") return this.#fetchTicket();
     if (this.#state !== "idle") return Boolean(await this.#warming);
     this.#become("preparing");
+    this.#attempt = {};
     this.#warming = this.#dial().then(
       (line) => {
         if (this.#state === "preparing") this.#become("ready");
@@ -273,7 +291,7 @@ export class Call extends EventTarget {
     // No ticket is no fault: the click posts its offer.
     if (!ticket) return false;
     this.#ticket = { ...ticket, until: asked + ticket.expires_in_ms };
-    if (ticket.ice_servers) named.set(this.#options.url, ticket.ice_servers);
+    named.set(this.#options.url, ticket.ice_servers ?? []);
     // Relays would be asked for an address that nobody may ever use.
     const relays = [...(this.#options.iceServers ?? []), ...(named.get(this.#options.url) ?? [])].length > 0;
     if (this.#state === "idle" && !relays) {
@@ -349,11 +367,34 @@ export class Call extends EventTarget {
 
   /** Goes on with another microphone: a device id, a track, or nothing for the default. No word to the edge, nothing is lost. */
   async useMicrophone(device) {
-    const old = { track: this.#microphone, own: this.#own };
-    const track = await this.#openMicrophone(device);
-    await this.#line?.sender.replaceTrack(track);
-    if (old.own && old.track !== track) old.track?.stop();
-    return track;
+    return this.#inTurn((mine) => this.#changeMicrophone(device, mine));
+  }
+
+  /** One change at a time, or two would open a microphone each and one would stay open, unknown. */
+  #inTurn(change) {
+    const mine = this.#attempt;
+    const turn = this.#turn.then(() => change(mine));
+    this.#turn = turn.catch(() => {});
+    return turn;
+  }
+
+  /** For the attempt that asked for it, `mine`: what comes after its end goes off. */
+  async #changeMicrophone(device, mine) {
+    const { track, own } = await this.#getMicrophone(device);
+    try {
+      // A reconnect beside it makes another line with the former track.
+      for (let line; line !== this.#line && this.#attempt === mine; ) {
+        line = this.#line;
+        await line.sender.replaceTrack(track).catch((error) => {
+          if (line === this.#line) throw error;
+        });
+      }
+      if (this.#attempt !== mine) throw closedError();
+    } catch (error) {
+      if (own && track !== this.#microphone) track.stop();
+      throw error;
+    }
+    return this.#takeMicrophone(track, own);
   }
 
   /** Plays the agent on another device, where the browser can. */
@@ -397,7 +438,7 @@ export class Call extends EventTarget {
 
   /** Hangs up. The same object may connect again. */
   close(options) {
-    this.#attempt = undefined;
+    this.#attempt = {};
     this.#end(options);
     if (this.#state !== "idle") this.#become("idle");
   }
@@ -408,13 +449,14 @@ export class Call extends EventTarget {
     this.#spare = undefined;
     this.#timers.forEach(clearInterval);
     this.#timers = [];
-    globalThis.removeEventListener?.("online", this.#onNetwork);
+    globalThis.removeEventListener?.("online", this.#onOnline);
     navigator.connection?.removeEventListener?.("change", this.#onNetwork);
     navigator.mediaDevices?.removeEventListener("devicechange", this.#onDevices);
     this.#line?.close(options);
     this.#line = this.#warming = this.#clicked = this.#remote = undefined;
     if (this.#own) this.#microphone?.stop();
     this.#microphone = undefined;
+    this.#turn = Promise.resolve();
     if (this.speaker && this.#options.audio === undefined) this.speaker.srcObject = null;
   }
 
@@ -423,7 +465,8 @@ export class Call extends EventTarget {
     this.#watchAnew();
     this.#playout = {};
     this.#timers = [setInterval(() => this.#look(), WATCH_CLOSELY_MS), setInterval(() => this.#reportPlayout(), PLAYOUT_EVERY_MS)];
-    addEventListener("online", this.#onNetwork);
+    addEventListener("online", this.#onOnline);
+    this.#network = navigator.connection?.type;
     navigator.connection?.addEventListener?.("change", this.#onNetwork);
     navigator.mediaDevices.addEventListener("devicechange", this.#onDevices);
     // Their names are told once the microphone was allowed.
@@ -442,19 +485,21 @@ export class Call extends EventTarget {
   }
 
   async #dial() {
-    for (;;) {
+    // Credentials that are new in each answer are tried once, not for ever.
+    for (let relayed = false; ; ) {
       const line = this.#spare ?? this.#newLine();
       this.#spare = undefined;
       const former = this.#line;
       this.#line = line;
       former?.close();
       try {
-        await line.dial(this.#takeTicket());
+        await line.dial(this.#takeTicket(), relayed);
         return line;
       } catch (error) {
         line.close();
         if (this.#line === line) this.#line = undefined;
         if (!(error instanceof Again)) throw error;
+        relayed ||= Boolean(line.relays);
       }
     }
   }
@@ -488,18 +533,30 @@ export class Call extends EventTarget {
     }
   }
 
-  async #openMicrophone(device) {
-    let track = device;
-    const own = !(device instanceof MediaStreamTrack);
-    if (own) {
-      const constraints = typeof this.#options.constraints === "object" ? { ...this.#options.constraints } : {};
-      if (device) constraints.deviceId = { exact: device };
-      try {
-        [track] = (await mediaDevices().getUserMedia({ audio: Object.keys(constraints).length ? constraints : true })).getAudioTracks();
-      } catch (error) {
-        throw microphoneError(error);
-      }
+  /** A track, and whether it is this call's to stop. */
+  async #getMicrophone(device) {
+    if (device instanceof MediaStreamTrack) return { track: device, own: this.#own && device === this.#microphone };
+    const constraints = typeof this.#options.constraints === "object" ? { ...this.#options.constraints } : {};
+    if (device) constraints.deviceId = { exact: device };
+    try {
+      const stream = await mediaDevices().getUserMedia({ audio: Object.keys(constraints).length ? constraints : true });
+      return { track: stream.getAudioTracks()[0], own: true };
+    } catch (error) {
+      throw microphoneError(error);
     }
+  }
+
+  /** The one of a connect; what comes for a call that was closed meanwhile goes off again. */
+  async #openMicrophone() {
+    const mine = this.#attempt;
+    const { track, own } = await this.#getMicrophone();
+    if (this.#attempt === mine) return this.#takeMicrophone(track, own);
+    track.stop();
+    throw closedError();
+  }
+
+  #takeMicrophone(track, own) {
+    if (this.#own && this.#microphone !== track) this.#microphone?.stop();
     track.enabled = !this.#muted;
     // Unplugged in mid-call: the default device takes over.
     track.addEventListener("ended", () => track === this.#microphone && this.#state === "connected" && this.#devicesChanged());
@@ -511,14 +568,22 @@ export class Call extends EventTarget {
 
   async #devicesChanged() {
     this.#tell("devices", await this.devices());
-    if (this.#own && this.#microphone?.readyState === "ended") {
-      await this.useMicrophone().catch((error) => this.#tell("error", asError(error)));
-    }
+    await this.#inTurn((mine) => this.#own && this.#microphone?.readyState === "ended" && this.#changeMicrophone(undefined, mine)).catch((error) => error.code !== "closed" && this.#tell("error", asError(error)));
   }
 
   #watchAnew() {
     const now = performance.now();
-    this.#watch = { heard: 0, heardAt: now, looked: now, asked: undefined };
+    this.#watch = { heard: new Map(), heardAt: now, looked: now, asked: undefined };
+  }
+
+  /** Asks the edge for a packet now, whatever came until now; `#look` repairs the path if none follows. */
+  async #askForSign() {
+    const [line, watch] = [this.#line, this.#watch];
+    const traffic = await line?.traffic().catch(() => undefined);
+    if (!traffic || this.#state !== "connected" || line !== this.#line || watch !== this.#watch || watch.asked !== undefined) return;
+    const now = performance.now();
+    Object.assign(watch, { heard: traffic.heard, heardAt: now, looked: now, asked: now });
+    this.#report(traffic.roundTripMs);
   }
 
   /** Looks whether anything is still heard, closely once it has become quiet. */
@@ -531,7 +596,7 @@ export class Call extends EventTarget {
     watch.looked = began;
     const { heard, roundTripMs } = await line.traffic().catch(() => ({ heard: watch.heard }));
     const now = performance.now();
-    if (heard !== watch.heard || slept) Object.assign(watch, { heard, heardAt: now, asked: undefined });
+    if (isNews(heard, watch.heard) || slept) Object.assign(watch, { heard, heardAt: now, asked: undefined });
     else if (watch.asked === undefined && now - watch.heardAt > QUIET_MS) {
       watch.asked = now;
       this.#report(roundTripMs);
@@ -585,7 +650,7 @@ export class Call extends EventTarget {
     for (let waited = 0; waited < 2000; waited += 50) {
       await sleep(50);
       if (this.#attempt !== mine) return;
-      if ((await this.#line.traffic()).heard > before) return;
+      if (isNews((await this.#line.traffic()).heard, before)) return;
     }
     throw new FronthaulError("no_path", "The edge took the restart, but nothing arrives.", "");
   }
@@ -600,7 +665,7 @@ export class Call extends EventTarget {
     // Before the click nobody misses it: the click dials anew.
     if (this.#state === "ready") return this.close();
     if (!["connected", "reconnecting"].includes(this.#state)) return;
-    this.#attempt = undefined;
+    this.#attempt = {};
     this.#end();
     this.#tell("error", error);
     this.#become("idle");
@@ -650,7 +715,7 @@ export async function connect(options) {
 async function settled(microphone, line, unwanted) {
   try {
     const both = await Promise.all([microphone, line]);
-    if (unwanted()) throw new FronthaulError("closed", "The call was closed while it connected.", "Connect again.");
+    if (unwanted()) throw closedError();
     return both;
   } catch (error) {
     microphone.then((track) => track.stop(), () => {});
@@ -658,6 +723,8 @@ async function settled(microphone, line, unwanted) {
     throw error;
   }
 }
+
+const closedError = () => new FronthaulError("closed", "The call was closed while it connected.", "Connect again.");
 
 function callsUrl({ url, model }) {
   const calls = new URL("/v1/realtime/calls", url);
