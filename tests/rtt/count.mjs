@@ -67,3 +67,9 @@ export function median(values) {
 
 /** Round trips of a case: the median of the chains, but no less than the best run has in `all`. */
 export const roundTrips = (runs) => Math.max(median(runs.map(({ chain }) => chain)), Math.min(...runs.map(({ all }) => all)));
+
+/** Why a run that has these counts is a fault: something with a bound never came, and a median of the others would hide it. */
+export function missing(bounds, rtt) {
+  const absent = ["open", ...Object.keys(bounds)].filter((event) => rtt[event] === undefined);
+  return absent.length ? `never came: ${[...new Set(absent)].join(", ")}` : undefined;
+}

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chain, depths, roundTrips } from "./count.mjs";
+import { chain, depths, missing, roundTrips } from "./count.mjs";
 
 const WAY = 50;
 
@@ -41,4 +41,11 @@ test("checks count until DTLS runs, with DTLS inside them also after that; audio
 test("a wait that the chain cannot see shows in the best run of all", () => {
   assert.equal(roundTrips([{ chain: 1, all: 3 }, { chain: 1, all: 2 }, { chain: 2, all: 2 }]), 2);
   assert.equal(roundTrips([{ chain: 1, all: 1 }, { chain: 2, all: 4 }, { chain: 1, all: 2 }]), 1);
+});
+
+test("a run without an event that has a bound is a fault, though its channel opened", () => {
+  const rtt = { open: { chain: 2, all: 2 } };
+  assert.equal(missing({ open: 2 }, rtt), undefined);
+  assert.equal(missing({ media: 2.3, open: 4.3, message: 2 }, rtt), "never came: media, message");
+  assert.equal(missing({}, {}), "never came: open");
 });

@@ -6,7 +6,7 @@ import { parseArgs } from "node:util";
 import { openBrowser } from "../browser/lib/browser.mjs";
 import { startProxy, startServers, tcpPort, udpPort } from "../browser/lib/servers.mjs";
 import { silence } from "../browser/lib/speech.mjs";
-import { chain, depths, median, roundTrips } from "./count.mjs";
+import { chain, depths, median, missing, roundTrips } from "./count.mjs";
 import * as inPage from "./page.mjs";
 import { listing, table, timeline } from "./report.mjs";
 
@@ -155,14 +155,14 @@ function misses({ name, bounds = {}, within, agreed = {} }, result, runs) {
 }
 
 async function once(one, context, seed) {
-  const { name, page: edits = {}, lossPercent = 0, script = "plain", from = "answer" } = one;
+  const { name, page: edits = {}, lossPercent = 0, script = "plain", from = "answer", bounds = {} } = one;
   const proxy = await startProxy(servers.media, { port: udp, delayMs: WAY_MS, lossPercent, seed, http: { port: tcp, to: servers.http } });
   const page = await context.newPage();
   try {
     // A document of the edge's own, so that its connection is warm and nothing asks for permission across origins.
     await page.goto(`http://127.0.0.1:${tcp}/assets/style.css`);
     const { marks, agreed } = await page.evaluate(inPage[script], { model: "parrot", patience: PATIENCE_MS, ...edits });
-    return count_(proxy.packets(), marks, from, { seed, agreed });
+    return count_(proxy.packets(), marks, from, bounds, { seed, agreed });
   } catch (error) {
     return { rtt: {}, ms: {}, seed, fault: `run ${seed}: ${error.message.split("\n")[0]}`, name };
   } finally {
@@ -172,7 +172,7 @@ async function once(one, context, seed) {
 }
 
 /** Both counts of each event of one run, and the time from `from` in ms. */
-function count_(packets, marks, from, more) {
+function count_(packets, marks, from, bounds, more) {
   const start = marks[from] * 1000;
   const since = packets.filter(({ t_us, edge_us }) => Math.max(t_us, edge_us) >= start);
   const media = (dir) => since.find((packet) => packet.kind === "srtp" && packet.dir === dir && !packet.dropped)?.t_us;
@@ -194,7 +194,8 @@ function count_(packets, marks, from, more) {
   const counted = depths(audio ? [...causes, audio] : causes, start, times);
   const rtt = Object.fromEntries(events.map((event, n) => [event, { chain: counted[n], all: all[n] }]));
   const ms = Object.fromEntries(events.map((event) => [event, Math.round((at[event] - start) / 100) / 10]));
-  const fault = rtt.open ? undefined : `run ${more.seed}: the channel did not open within ${PATIENCE_MS} ms`;
+  const never = missing(bounds, rtt);
+  const fault = never && `run ${more.seed}: within ${PATIENCE_MS} ms ${never}`;
   return { rtt, ms, packets: since, start, at, fault, ...more };
 }
 
