@@ -10,6 +10,7 @@ use std::time::Duration;
 use daemon::{Problem, Problems};
 use link::identity::default_state_dir;
 use link::ids::{EdgeId, TransceiverId};
+use link::route::ticket::model_id;
 use serde::Deserialize;
 
 pub use front::{IceServer, IceTcp, Secret, Tls, TlsMode};
@@ -389,6 +390,20 @@ impl Config {
             "no such name in [models]",
             format_args!("add it there, or choose one of {:?}", self.models.keys().collect::<Vec<_>>()),
         );
+        let mut ids = BTreeMap::new();
+        for model in self.models.values().collect::<BTreeSet<_>>() {
+            let other = ids.insert(model_id(model), model);
+            problems.require(
+                other.is_none(),
+                "models",
+                format_args!("{model:?}"),
+                format_args!(
+                    "tickets cannot tell it from {:?}: the hashes of both names are equal",
+                    other.unwrap_or(model)
+                ),
+                "rename one of them",
+            );
+        }
         let needs_transceiver = self.models.values().any(|model| model != ECHO);
         problems.require(
             !needs_transceiver || !self.transceivers.is_empty(),
@@ -564,6 +579,19 @@ mod tests {
             problems(&Config { peer_bind: bind("[::]:3479"), peers, ..Config::default() }),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn models_that_tickets_cannot_tell_apart_are_refused() {
+        let (one, other) = ("model-572879", "model-1086700");
+        assert_eq!(model_id(one), model_id(other));
+        let mut config = Config::default();
+        config.models.insert("one".to_owned(), one.to_owned());
+        config.models.insert("another".to_owned(), one.to_owned());
+        assert_eq!(problems(&config), problems(&Config::default()), "two names of one model are fine");
+        config.models.insert("other".to_owned(), other.to_owned());
+        let found = problems(&config);
+        assert!(found.iter().any(|problem| problem.contains(one) && problem.contains(other)), "{found:?}");
     }
 
     #[test]
