@@ -30,8 +30,8 @@ pub struct Ask {
 pub enum Change {
     /// By a later offer.
     Offer(Box<Offer>),
-    /// By a fragment that names the ICE session to which it belongs: `None` is any.
-    Fragment(Fragment, Option<u32>),
+    /// By a fragment that names the ICE sessions to one of which it belongs: `None` is any.
+    Fragment(Fragment, Option<Vec<u32>>),
 }
 
 /// What became of it.
@@ -156,7 +156,9 @@ pub(crate) fn change(
             versions.answers.store(version, Ordering::Relaxed);
             Some(renewed)
         }
-        Change::Fragment(_, Some(tag)) if *tag != ice_session => return Err(Refusal::OtherIceSession),
+        Change::Fragment(_, Some(sessions)) if !sessions.contains(&ice_session) => {
+            return Err(Refusal::OtherIceSession);
+        }
         // RFC 9725 §4.3.3: who restarts ICE says that any session will do.
         Change::Fragment(fragment, Some(_)) => match &fragment.credentials {
             Some(remote) if call.is_restart(remote) => return Err(Refusal::OtherCredentials),

@@ -95,7 +95,7 @@ fn a_fragment_restarts_ice_and_the_former_credentials_stay_for_a_while() {
     // The page never heard the answer, and goes on as before.
     assert_eq!(talk(&mut rig, 250), 250);
     assert_eq!(rig.workers[0].gauges().sessions, 1);
-    let stale = Change::Fragment(Fragment::parse("").unwrap(), Some(1));
+    let stale = Change::Fragment(Fragment::parse("").unwrap(), Some(vec![1]));
     assert_eq!(ask(&mut rig, 0, id, &stale), Err(Refusal::OtherIceSession));
 }
 

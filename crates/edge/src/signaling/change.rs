@@ -122,8 +122,9 @@ fn not_here(shared: &Shared, id: &str) -> ApiError {
     error
 }
 
-/// The ICE session that a fragment is meant for; `None`: any. Tags of other shapes are of no session of ours.
-fn if_match(headers: &HeaderMap) -> Result<Option<u32>, ApiError> {
+/// The ICE sessions that a fragment is meant for, of which one has to be the call's (RFC 9110 §13.1.1); `None`: any. Tags of
+/// other shapes are of no session of ours.
+fn if_match(headers: &HeaderMap) -> Result<Option<Vec<u32>>, ApiError> {
     let tags = headers.get_all(header::IF_MATCH);
     let mut tags =
         tags.iter().flat_map(|value| value.to_str().unwrap_or_default().split(',')).map(str::trim).peekable();
@@ -131,16 +132,17 @@ fn if_match(headers: &HeaderMap) -> Result<Option<u32>, ApiError> {
         let message = "If-Match is missing: send the ETag of the call, or * to restart ICE.";
         return Err(ApiError::status(StatusCode::PRECONDITION_REQUIRED, "precondition_required", message));
     }
-    let mut tag = None;
+    let mut sessions = Vec::new();
     for text in tags {
         // The RFC's own example has the star in quotes.
         if matches!(text, "*" | "\"*\"") {
             return Ok(None);
         }
-        let number = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).and_then(|text| text.parse().ok());
-        tag = tag.max(number);
+        let number =
+            text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).and_then(|text| text.parse::<u32>().ok());
+        sessions.extend(number);
     }
-    Ok(Some(tag.unwrap_or(0)))
+    Ok(Some(sessions))
 }
 
 async fn ask(shared: &Shared, id: &str, session: SessionId, change: Change) -> Result<Changed, ApiError> {

@@ -637,3 +637,17 @@ async fn in_a_pop_the_call_of_another_edge_is_said_to_be_elsewhere() {
     assert_eq!((answer.status, answer.error()["code"].as_str()), (StatusCode::NOT_FOUND, Some("call_id_not_found")));
     assert!(answer.error()["message"].as_str().unwrap().contains("the edge that answered the call"), "{}", answer.body);
 }
+
+#[tokio::test]
+async fn one_of_the_tags_of_if_match_has_to_be_the_calls() {
+    let shared = shared();
+    let call = post(&shared, "application/sdp", Page::new().first_offer()).await.header("location").to_owned();
+    for (tags, status) in [
+        ("\"1\", \"2\"", StatusCode::NO_CONTENT),
+        ("\"7\",\"1\"", StatusCode::NO_CONTENT),
+        ("\"2\", \"3\"", StatusCode::PRECONDITION_FAILED),
+        ("W/\"1\"", StatusCode::PRECONDITION_FAILED),
+    ] {
+        assert_eq!(patch(&shared, &call, Some(tags), "").await.status, status, "{tags}");
+    }
+}
