@@ -8,7 +8,7 @@
 //!
 //! A ticket enters the directory once: that it was used is remembered until it expires, or it is refused.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,6 +24,14 @@ use crate::worker::budget::source_key;
 /// Used tickets remembered. With 60 s of life that is 1000 calls per second, more than one edge sets up; at ~64 bytes they
 /// are 4 MiB. Beyond that instant calls are refused and their pages post.
 const USED_MAX: usize = 65_536;
+
+/// Tickets handed out that have not expired, used or not: four times the used ones, as pages fetch them before the click. At
+/// 16 bytes they are 4 MiB.
+const ISSUED_MAX: usize = 4 * USED_MAX;
+
+/// Those of one source (IPv4 address or IPv6 /64): whatever it does with them, a sixteenth of the used ones is its part. They
+/// are counted where they are handed out, which takes a connection, so that no forged address of a check spends another's.
+const ISSUED_PER_SOURCE: usize = 4096;
 
 /// Bytes of configs that wait for their calls, of all sources and of one (IPv4 address or IPv6 /64).
 const CONFIG_BYTES_MAX: usize = 32 << 20;
@@ -132,6 +140,9 @@ struct State {
     config_until: BTreeSet<(u32, SessionId)>,
     config_bytes: usize,
     by_source: HashMap<u64, usize>,
+    /// Of those handed out, when each expires and whose it is. They live equally long, so the oldest is the first to go.
+    issued: VecDeque<(u32, u64)>,
+    issued_by_source: HashMap<u64, usize>,
 }
 
 #[derive(Debug)]
@@ -167,6 +178,20 @@ impl Tickets {
     /// No further calls.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Counts a ticket that is handed out to its source, until it expires. `false`: there are too many, and it is not.
+    #[must_use]
+    pub fn hand_out(&self, ticket: &Ticket, now: u32, source: Option<IpAddr>) -> bool {
+        let mut state = self.lock(now);
+        let source = source.map_or(0, source_key);
+        let of_source = state.issued_by_source.get(&source).copied().unwrap_or(0);
+        if state.issued.len() >= ISSUED_MAX || of_source >= ISSUED_PER_SOURCE {
+            return false;
+        }
+        *state.issued_by_source.entry(source).or_default() += 1;
+        state.issued.push_back((ticket.expires(), source));
+        true
     }
 
     /// Keeps a session's config until its call or until the ticket expires. `false`: there is no room for it.
@@ -218,13 +243,17 @@ impl Tickets {
         config: Option<&str>,
         make: impl FnOnce(Admitted) -> Pending,
     ) -> Result<Entered, Refusal> {
+        let session = ticket.route.session;
+        // Neither its time nor the edge's end is for a call that there is.
+        if directory.get(session).is_some() {
+            return Ok(Entered::Standing);
+        }
         if self.closed.load(Ordering::Relaxed) {
             return Err(Refusal::Draining);
         }
         if now >= ticket.expires() {
             return Err(Refusal::Expired);
         }
-        let session = ticket.route.session;
         let model = self.models.get(&ticket.model).ok_or(Refusal::Model)?.clone();
         let mut state = self.lock(now);
         if state.used.contains(&session) {
@@ -262,6 +291,9 @@ impl Tickets {
             state.until.remove(&(expires, session));
             state.used.remove(&session);
         }
+        while let Some((_, source)) = state.issued.pop_front_if(|(expires, _)| *expires <= now) {
+            state.one_less(source);
+        }
         while let Some(&(_, session)) = state.config_until.first().filter(|(expires, _)| *expires <= now) {
             state.take_config(session);
         }
@@ -270,6 +302,15 @@ impl Tickets {
 }
 
 impl State {
+    fn one_less(&mut self, source: u64) {
+        if let Some(of_source) = self.issued_by_source.get_mut(&source) {
+            *of_source = of_source.saturating_sub(1);
+            if *of_source == 0 {
+                self.issued_by_source.remove(&source);
+            }
+        }
+    }
+
     fn take_config(&mut self, session: SessionId) -> Option<String> {
         let config = self.configs.remove(&session)?;
         self.config_until.remove(&(config.expires, session));
@@ -313,6 +354,19 @@ mod tests {
         assert!(tickets.keep_config(&ticket(200), 1000, other, &json), "others have room");
         assert!(tickets.keep_config(&ticket(201), 1060, one, &json));
         assert_eq!(tickets.held(), (0, 100_000 + CONFIG_OVERHEAD), "all but the last are forgotten");
+    }
+
+    #[test]
+    fn one_source_gets_its_part_of_the_tickets_until_they_expire() {
+        let tickets = office();
+        let (one, other) = (Some("2001:db8::1".parse().unwrap()), Some("192.0.2.2".parse().unwrap()));
+        let got = (0..5000).filter(|session| tickets.hand_out(&ticket(*session), 1000, one)).count();
+        assert_eq!(got, ISSUED_PER_SOURCE);
+        assert!(!tickets.hand_out(&ticket(1), 1059, Some("2001:db8::2".parse().unwrap())), "the same /64");
+        assert!(tickets.hand_out(&ticket(1), 1059, other), "others have theirs");
+        assert!(tickets.hand_out(&ticket(1), 1060, one));
+        assert_eq!(tickets.lock(1060).issued_by_source.len(), 0, "who has none left is forgotten");
+        assert!(ISSUED_PER_SOURCE * 16 <= USED_MAX);
     }
 
     #[test]

@@ -107,6 +107,10 @@ pub fn issue_ticket(
     let ufrag = keys.route().seal_ticket(&ticket);
     let local = describe(shared, &keys, &ufrag).ok_or_else(|| internal("its token cannot be read back"))?;
     let sctp_init = local.sctp_init.value().ok_or_else(|| internal("its SCTP association cannot be described"))?;
+    if !tickets.hand_out(&ticket, unix_seconds, asked.source) {
+        let message = "Too many tickets of your address wait for their calls; connect without a ticket, or try later.";
+        return Err(ApiError::unavailable("ticket_table_full", RETRY_AFTER, message));
+    }
     if let Some(json) = config
         && !tickets.keep_config(&ticket, unix_seconds, asked.source, json)
     {
