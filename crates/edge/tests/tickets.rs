@@ -231,6 +231,49 @@ fn the_post_of_the_same_offer_finds_the_call_that_a_check_made() {
 }
 
 #[test]
+fn a_post_that_comes_late_or_at_the_edges_end_finds_the_call_that_a_check_made() {
+    let mut rig = Rig::new(1);
+    let issued = ticket(&rig, 1, "echo", None);
+    let ufrag = click(&mut rig, &issued);
+    connect(&mut rig);
+    rig.run_for(Duration::from_secs(61));
+    assert!(post(&rig, &rig.client.offer(), &ufrag, &issued.pwd).unwrap().standing, "the ticket has expired");
+    let unused = ticket(&rig, 2, "echo", None);
+    rig.shared.draining.store(true, Ordering::Relaxed);
+    rig.shared.directory.tickets().unwrap().close();
+    assert!(post(&rig, &rig.client.offer(), &ufrag, &issued.pwd).unwrap().standing, "the edge stops");
+    assert_eq!(post(&rig, &rig.client.offer(), &unused.ufrag, &unused.pwd).unwrap_err().code, "ticket_draining");
+    assert_eq!((rig.shared.seats.used(), rig.shared.directory.sessions()), (1, 1));
+}
+
+#[test]
+fn a_post_that_says_other_than_the_ufrag_leaves_the_ticket_unused() {
+    let mut rig = Rig::new(1);
+    rig.client = Client::with(rig.now, CLIENT.parse().unwrap(), true, Some(100));
+    let offer = rig.client.offer();
+    let tampers: [fn(&mut ClientFacts); 4] = [
+        |facts| facts.snap = None,
+        |facts| facts.sped = !facts.sped,
+        |facts| facts.audio = None,
+        |facts| facts.fingerprint[0] ^= 1,
+    ];
+    let issued = ticket(&rig, 1, "echo", None);
+    for tamper in tampers {
+        let (_, ufrag) = answer(&issued, &offer, Some(100), tamper);
+        assert_eq!(post(&rig, &offer, &ufrag, &issued.pwd).unwrap_err().code, "ticket_offer");
+    }
+    assert_eq!(post(&rig, &offer, &format!("{}x", issued.ufrag), &issued.pwd).unwrap_err().code, "ticket_offer");
+    assert_nothing(&rig);
+    // The stream of the channel is told in the ufrag, so the query needs not say it.
+    let (_, ufrag) = answer(&issued, &offer, Some(100), |_| ());
+    post(&rig, &offer, &ufrag, &issued.pwd).unwrap();
+    let entry = rig.shared.directory.get(id(&issued)).unwrap();
+    let made = rig.shared.directory.claim(&entry, 0).unwrap();
+    let sctp = made.setup.sctp.as_ref().unwrap();
+    assert_eq!((sctp.negotiated[0].id, sctp.snap.is_some(), made.setup.remote_password.is_none()), (100, true, true));
+}
+
+#[test]
 fn a_check_finds_the_call_that_the_post_made() {
     let mut rig = Rig::new(1);
     let issued = ticket(&rig, 1, "echo", None);

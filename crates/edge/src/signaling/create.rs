@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use link::ids::{EdgeId, SessionId};
 use link::route::Route;
-use link::route::ticket::Ticket;
+use link::route::ticket::{Ticket, added};
 use rand::Rng;
 use rtc::{Candidate, ClientFacts, LocalDescription, Negotiated, Offer, SctpInit, Setup, Snap};
 
@@ -17,7 +17,7 @@ use super::ticket::{self, Shown};
 use crate::directory::{CallInfo, Directory, Pending, TicketTerms};
 use crate::keys::Keyring;
 use crate::seats::Seats;
-use crate::tickets::{Admitted, Entered};
+use crate::tickets::{Admitted, Entered, Refusal};
 use crate::worker::EVENTS_LABEL;
 
 /// The model that the edge answers itself.
@@ -137,7 +137,8 @@ fn answer(
     rng: &mut impl Rng,
     call: CreateCall<'_>,
 ) -> Result<Created, ApiError> {
-    if shared.draining.load(Ordering::Relaxed) {
+    // With a ticket the call may be there already.
+    if call.ticket.is_none() && shared.draining.load(Ordering::Relaxed) {
         return Err(ApiError::unavailable("draining", RETRY_AFTER, "This edge is about to stop; try another one."));
     }
     let session_model = session_model(call.session_json)?;
@@ -201,17 +202,34 @@ fn answer_ticket(
     let keys = shared.keys.current();
     let granted = shown.open(&keys).ok_or_else(ticket::unreadable)?;
     let token = shown.ufrag.get(..link::route::ticket::TICKET_CHARS).unwrap_or_default();
-    let facts = ClientFacts::of(offer, call.dcid).ok_or_else(|| {
-        let message = "The offer has no SHA-256 fingerprint, or another SCTP port than 5000; connect without a ticket.";
-        ApiError::invalid("ticket_offer", "sdp", message)
+    let draining = shared.draining.load(Ordering::Relaxed);
+    if draining && shared.directory.get(granted.route.session).is_none() {
+        return Err(ticket::refused(tickets, Refusal::Draining));
+    }
+    let unfit = |message: &str| ApiError::invalid("ticket_offer", "sdp", message);
+    let unreadable = || unfit("What stands behind the ticket cannot be read; connect without a ticket.");
+    let told = if shown.ufrag == token {
+        None
+    } else {
+        Some(added(shown.ufrag).and_then(ClientFacts::read).ok_or_else(unreadable)?)
+    };
+    let dcid = call.dcid.or_else(|| told.and_then(|told| told.dcid));
+    let facts = ClientFacts::of(offer, dcid).ok_or_else(|| {
+        unfit("The offer says what does not fit behind a ticket, as docs/WEBRTC.md lists; connect without a ticket.")
     })?;
+    if told.is_some_and(|told| told != facts) {
+        return Err(unfit("What stands behind the ticket is not what the offer says; connect without a ticket."));
+    }
     let mut local = ticket::describe(shared, &keys, token).ok_or_else(ticket::unreadable)?;
     // That of the answer which the client has, whatever it added, so that its checks are this call's.
     local.ufrag = if shown.ufrag == token { format!("{token}{}", facts.write()) } else { shown.ufrag.to_owned() };
     let mut accepted = offer.accept(&local);
     note_snap(shared, accepted.snap);
-    agree_on_events(&mut accepted.setup, call.dcid)?;
-    let setup = accepted.setup;
+    agree_on_events(&mut accepted.setup, dcid)?;
+    // Whoever comes first, check or POST: the session is made of the same.
+    let setup = facts
+        .setup(&local, &accepted.setup.remote_ufrag, EVENTS_LABEL)
+        .ok_or_else(|| unfit("The offer's a=sctp-init cannot be used; connect without a ticket."))?;
     let make = |admitted| ticket_pending(&granted, unix_seconds, setup, admitted);
     let until = now + shared.setup_timeout;
     let config = call.session_json;

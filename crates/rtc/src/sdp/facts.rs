@@ -16,6 +16,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use super::answer::MAX_MESSAGE_BYTES;
 use super::media::Extension;
 use super::offer::{Offer, Verdict};
+use super::transport::Role;
 use super::{AudioSetup, Fingerprint, LocalDescription, Negotiated, SctpInit, SctpSetup, Setup, SnapState};
 use crate::sctp;
 use crate::sctp::snap::OfferedInit;
@@ -74,11 +75,16 @@ pub struct AudioFacts {
 }
 
 impl ClientFacts {
-    /// Those of an offer. `None`: it has none that fit, so it has to be posted (no SHA-256, another SCTP port, an extension
-    /// id above 14).
+    /// Those of an offer. `None`: it says what does not fit, so it has to be posted (another fingerprint than one SHA-256, a
+    /// DTLS role that is not SPED's or the answer's choice, an extension id above 14, another SCTP port, smaller messages,
+    /// `a=dcmap`, an `a=sctp-init` of no use).
     #[must_use]
     pub fn of(offer: &Offer, dcid: Option<u16>) -> Option<Self> {
-        let sha256 = offer.transport.fingerprints.iter().find(|fingerprint| fingerprint.hash == "sha-256")?;
+        let [sha256] = offer.transport.fingerprints.as_slice() else { return None };
+        let is_passive = offer.transport.role == Role::Passive;
+        if sha256.hash != "sha-256" || is_passive == offer.transport.sped.is_empty() {
+            return None;
+        }
         let mut facts = Self {
             fingerprint: sha256.digest.as_slice().try_into().ok()?,
             sped: !offer.transport.sped.is_empty(),
@@ -103,7 +109,14 @@ impl ClientFacts {
                         receives: audio.direction.client_receives(),
                     });
                 }
-                Verdict::Data(data) if data.port != sctp::LOCAL_PORT => return None,
+                Verdict::Data(data)
+                    if data.port != sctp::LOCAL_PORT
+                        || data.max_message_bytes < CLIENT_MESSAGE_BYTES
+                        || !data.dcmaps.is_empty()
+                        || data.sctp_init.as_ref().is_some_and(Option::is_none) =>
+                {
+                    return None;
+                }
                 Verdict::Data(data) => {
                     facts.data = true;
                     facts.dcid = dcid;

@@ -70,6 +70,29 @@ fn the_association_is_the_one_of_the_answer() {
 }
 
 #[test]
+fn an_offer_that_says_what_facts_cannot_has_none() {
+    let sound = chromium();
+    let second = "a=fingerprint:sha-256 00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF";
+    for (from, to) in [
+        ("a=setup:actpass", "a=setup:active".to_owned()),
+        ("a=setup:actpass", format!("a=setup:actpass\n{second}")),
+        ("a=max-message-size:262144", "a=max-message-size:65536".to_owned()),
+        ("a=sctp-port:5000", "a=sctp-port:5001".to_owned()),
+        ("a=sctp-port:5000", "a=sctp-port:5000\na=dcmap:3 label=\"x\"".to_owned()),
+        ("a=sctp-port:5000", "a=sctp-port:5000\na=sctp-init:AQAABA==".to_owned()),
+    ] {
+        let changed = sound.replace(from, &to);
+        assert_ne!(changed, sound);
+        let offer = Offer::parse(&changed).unwrap_or_else(|e| panic!("{to}: {e}"));
+        assert_eq!(ClientFacts::of(&offer, None), None, "{to}");
+    }
+    let sped = sound.replace("a=ice-options:trickle", "a=ice-options:trickle sped");
+    assert!(facts(&sped, None).sped);
+    assert!(facts(&sped.replace("a=setup:actpass", "a=setup:active"), None).sped);
+    assert!(facts(&sound.replace("a=setup:actpass", "a=setup:passive"), None).audio.is_some());
+}
+
+#[test]
 fn what_no_call_can_come_of_is_not_read() {
     let sound = facts(&with_init(&chromium()), Some(0));
     let audio = |change: fn(&mut AudioFacts)| {
