@@ -83,7 +83,7 @@ async fn a_call_is_opened_told_of_its_session_and_looped_back() {
     let transceiver = start(&state, 4);
     let (_endpoint, link) = dial(&state, &transceiver, 1).await;
     let hello = link.control().hello(HelloRequest { edge: 1, software: "test".to_owned() }).await.unwrap().into_inner();
-    assert_eq!((hello.transceiver, &hello.models[..]), (1, &["parrot".to_owned(), "loopback".to_owned()][..]));
+    assert_eq!((hello.transceiver, hello.models), (1, ["parrot", "loopback", "monologue"].map(str::to_owned).to_vec()));
 
     let slot = open(&link, 11, 1, "loopback").await.unwrap();
     let header = SessionHeader { session: 11, epoch: 1, slot: slot.0 };
