@@ -94,7 +94,11 @@ fn a_fragment_restarts_ice_and_the_former_credentials_stay_for_a_while() {
     assert!(ask(&mut rig, 0, id, &change).unwrap().restarted);
     // The page never heard the answer, and goes on as before.
     assert_eq!(talk(&mut rig, 250), 250);
-    assert_eq!(rig.workers[0].gauges().sessions, 1);
+    // A path lives longer than that without a check: what shows that the former pair stayed is that none was refused.
+    rig.run_for(Duration::from_secs(60));
+    assert_eq!(talk(&mut rig, 20), 20);
+    let refused = edge::worker::Discard::Rtc(rtc::Discard::StunIntegrity);
+    assert_eq!((rig.workers[0].gauges().sessions, rig.workers[0].stats().discarded(refused)), (1, 0));
     let stale = Change::Fragment(Fragment::parse("").unwrap(), Some(vec![1]));
     assert_eq!(ask(&mut rig, 0, id, &stale), Err(Refusal::OtherIceSession));
 }
