@@ -36,6 +36,7 @@ const COMMON_HEADER: usize = 12;
 
 const INIT: u8 = 1;
 const INIT_ACK: u8 = 2;
+const ABORT: u8 = 6;
 const COOKIE_ECHO: u8 = 10;
 /// The State Cookie parameter (RFC 9260 §3.3.3.1).
 const STATE_COOKIE: u16 = 7;
@@ -162,6 +163,13 @@ impl SnapState {
         (tag != 0).then_some(self)
     }
 
+    /// Ports and verification tag of our packets.
+    pub(super) fn header(&self, remote_port: u16) -> [u8; 8] {
+        let [[a, b], [c, d]] = [super::LOCAL_PORT, remote_port].map(u16::to_be_bytes);
+        let [e, f, g, h] = self.peer_tag.to_be_bytes();
+        [a, b, c, d, e, f, g, h]
+    }
+
     /// The state in which the association begins: nothing sent, nothing received.
     pub(crate) fn handover(&self) -> SocketHandoverState {
         SocketHandoverState {
@@ -200,6 +208,11 @@ impl SnapState {
 /// Whether a packet asks for an association (RFC 9260 §8.5.1): its only chunk is an INIT.
 pub(super) fn is_init(packet: &[u8]) -> bool {
     be32(packet, 4) == Some(0) && packet.get(COMMON_HEADER) == Some(&INIT)
+}
+
+/// Whether a packet begins with an ABORT.
+pub(super) fn is_abort(packet: &[u8]) -> bool {
+    packet.get(COMMON_HEADER) == Some(&ABORT)
 }
 
 /// An INIT-ACK, taken apart.

@@ -39,6 +39,18 @@ fn an_answer_that_lost_its_half_falls_back_to_the_handshake() {
     assert!(late <= Duration::from_millis(500), "{late:?}");
 }
 
+/// As DTLS server this client waits for an INIT, and it never learnt of ours.
+#[test]
+fn a_client_that_waits_for_an_init_gets_it_although_snap_was_answered() {
+    let strip = |answer: &str| -> String {
+        answer.split_inclusive('\n').filter(|line| !line.starts_with("a=sctp-init:")).collect()
+    };
+    let pair = Pair::open(Plan { active: true, snap: true, strip, ..Plan::default() });
+    assert_eq!(pair.snap, Snap::Answered);
+    let late = pair.server_event(opened).unwrap() - pair.server_event(connected).unwrap();
+    assert!(late <= Duration::from_millis(2100), "{late:?}");
+}
+
 #[test]
 fn the_server_speaks_first_on_a_negotiated_channel() {
     let tamper = |setup: &mut rtc::Setup| {

@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use dcsctp::api::{DcSctpSocket, Message, PpId, SendOptions, StreamId};
 
@@ -138,6 +138,72 @@ fn an_init_instead_of_data_begins_the_ordinary_handshake() {
     let Some(Output::Packet(packet)) = ours.poll_output() else { panic!("a packet") };
     client.handle_input(&packet);
     assert_eq!(client.get_next_message().unwrap().payload, b"again");
+}
+
+/// Runs ours and a client for so long, and returns what ours told and the chunks that it sent.
+fn run(ours: &mut Association, client: &mut dyn DcSctpSocket, from: Instant, time: Duration) -> (Vec<Output>, Vec<u8>) {
+    let (mut told, mut chunks, mut now) = (Vec::new(), Vec::new(), from);
+    loop {
+        while let Some(output) = ours.poll_output() {
+            match output {
+                Output::Packet(packet) => {
+                    chunks.push(packet[COMMON_HEADER]);
+                    client.handle_input(&packet);
+                }
+                output => told.push(output),
+            }
+        }
+        let mut quiet = true;
+        while let Some(event) = client.poll_event() {
+            if let SocketEvent::SendPacket(packet) = event {
+                ours.handle_packet(now, &packet).unwrap();
+                quiet = false;
+            }
+        }
+        if quiet {
+            now = match ours.poll_timeout() {
+                Some(at) if at <= from + time => at,
+                _ => return (told, chunks),
+            };
+            ours.handle_timeout(now);
+        }
+    }
+}
+
+/// The answer lost its `a=sctp-init` on the way to a client that waits for the INIT of the DTLS client.
+#[test]
+fn a_client_that_says_nothing_to_probes_gets_an_init() {
+    let mut ours = association(agreed());
+    let now = Instant::now();
+    ours.start(now);
+    let mut client = dcsctp::new_socket("client", &engine());
+    let (told, chunks) = run(&mut ours, client.as_mut(), now, Duration::from_secs(3));
+    let opened = || Output::Opened { channel: ChannelId(0), label: "oai-events".to_owned() };
+    assert_eq!(told, [opened(), Output::Closed { channel: ChannelId(0) }, opened()]);
+    assert_eq!(chunks[..4], [4, 4, 4, INIT], "HEARTBEATs first");
+}
+
+#[test]
+fn an_abort_instead_of_an_answer_brings_the_init_at_once() {
+    let mut ours = association(agreed());
+    let now = Instant::now();
+    ours.start(now);
+    ours.handle_packet(now, &[&ours.header.unwrap()[..], &[0; 4], &[ABORT, 1, 0, 4]].concat()).unwrap();
+    let mut client = dcsctp::new_socket("client", &engine());
+    let (_, chunks) = run(&mut ours, client.as_mut(), now, Duration::ZERO);
+    assert_eq!(chunks[0], INIT);
+}
+
+#[test]
+fn a_probe_that_is_answered_is_the_last() {
+    let state = agreed();
+    let mut client = client(&state);
+    let mut ours = association(state);
+    let now = Instant::now();
+    ours.start(now);
+    let (told, chunks) = run(&mut ours, client.as_mut(), now, Duration::from_secs(20));
+    assert_eq!(told, [Output::Opened { channel: ChannelId(0), label: "oai-events".to_owned() }]);
+    assert_eq!(chunks, [4]);
 }
 
 #[test]
