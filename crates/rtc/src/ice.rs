@@ -116,6 +116,11 @@ impl Agent {
         Ok(CheckOutcome::Answered { displaced, challenged })
     }
 
+    /// Whether a check knows a valid password of ours. Changes nothing.
+    pub(crate) fn is_authentic(&self, check: &Check<'_>) -> bool {
+        self.pairs.is_authentic(check)
+    }
+
     /// ICE restarts with these credentials of ours; the former ones stay valid for a while.
     pub(crate) fn restart(&mut self, fresh: &Credentials) {
         self.pairs.restart(fresh);

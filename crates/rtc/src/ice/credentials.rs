@@ -2,7 +2,7 @@
 //!
 //! A client goes on with the former pair until it has our answer, and checks its old paths with it until the new ones
 //! work. So a pair stays valid until a later one was used and [`GRACE`] has passed since. A client whose answer was lost
-//! restarts once more: of the pairs before the newest the last used one is kept, and one that was not.
+//! restarts once more: beside the newest pair the last used one is kept, and one that was handed out after it.
 
 use std::time::{Duration, Instant};
 
@@ -39,13 +39,25 @@ impl Pairs {
     /// ICE restarts: this pair is the newest from here on.
     pub(super) fn restart(&mut self, fresh: &Credentials) {
         if self.list.len() == PAIRS_MAX {
-            // At most one has been used and not retired: it is the one that the client surely has.
-            let unused = self.list.iter().position(|pair| !pair.used).unwrap_or(0);
-            self.list.remove(unused);
+            self.list.remove(self.least_needed());
         }
         let key = IntegrityKey::new(&fresh.password);
         self.list.push(Pair { ufrag: fresh.ufrag.clone(), key, used: false });
         self.retire_at = None;
+    }
+
+    /// Which pair goes when there is one too many. The client surely has the last used one, and may go back to any behind it
+    /// when the next answer is lost, so those before it go first; then the oldest that was never used.
+    fn least_needed(&self) -> usize {
+        let last_used = self.list.iter().rposition(|pair| pair.used).unwrap_or(0);
+        let before = if last_used == 0 { &self.list[..] } else { &self.list[..last_used] };
+        before.iter().position(|pair| !pair.used).unwrap_or(0)
+    }
+
+    /// Whether a check is authentic by a valid pair.
+    pub(super) fn is_authentic(&self, check: &Check<'_>) -> bool {
+        let named = self.list.iter().find(|pair| pair.ufrag == check.local_ufrag());
+        named.is_some_and(|pair| check.verify(&pair.key))
     }
 
     /// The key by which this check is authentic.

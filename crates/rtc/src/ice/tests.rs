@@ -482,6 +482,20 @@ fn of_many_restarts_the_used_pair_and_the_newest_stay() {
     assert_eq!(f.send(path(1), &fresh(49).1), Ok(ANSWERED));
 }
 
+/// The answer with the third pair is lost, and the client goes back to the second, which its answer to the first restart had.
+#[test]
+fn a_client_may_go_back_to_any_pair_behind_the_last_one_that_it_used() {
+    let mut f = proven();
+    f.agent.restart(&fresh(1).0);
+    let _ = f.send(path(1), &fresh(1).1).unwrap();
+    f.agent.restart(&fresh(2).0);
+    f.agent.restart(&fresh(3).0);
+    for number in 1..=3 {
+        assert!(f.send(path(1), &fresh(number).1).is_ok(), "pair {number}");
+    }
+    assert_eq!(f.send(path(1), &Request::browser().sealed()), Err(Discard::StunIntegrity), "the one before is over");
+}
+
 #[test]
 fn a_pair_is_not_crossed_with_the_password_of_another() {
     let mut f = proven();
