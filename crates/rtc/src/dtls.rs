@@ -39,8 +39,12 @@ const BUFFER_BYTES: usize = 2048;
 const MAX_OUTPUT_BYTES: usize = 1 << 16;
 
 /// Datagrams kept that came before what they need: the rest of a server's flight before its ServerHello, 2-4 with a
-/// large certificate, and application data before the end of the handshake, where SCTP sends one packet and waits.
-const MAX_EARLY: usize = 4;
+/// large certificate.
+const EARLY_MAX: usize = 4;
+
+/// Application data kept that overtook the end of the handshake: an SCTP that waits for its INIT-ACK sends one packet, one
+/// that need not (SNAP) its whole initial window, which is 10. 10 of 1500 bytes are 15 KB, until the handshake ends.
+pub(crate) const EARLY_DATA_MAX: usize = 10;
 
 /// Time to the first resend of a flight where no round trip was measured ([`Dtls::expect_round_trip`]), as with the
 /// ClientHello of ours, which is the first that the client hears of us but for a response. Enough for round trips up to
@@ -184,14 +188,14 @@ impl Dtls {
         }
         if undecided && self.active && !records::starts_with_server_hello(datagram) {
             // The engine ends on anything but a ServerHello here; a later datagram of the flight may come first.
-            if self.early.len() == MAX_EARLY || !records::may_overtake_server_hello(datagram) {
+            if self.early.len() == EARLY_MAX || !records::may_overtake_server_hello(datagram) {
                 return Err(Discard::Dtls);
             }
             self.early.push(datagram.to_vec());
             return Ok(());
         }
         if self.phase != Phase::Connected && records::is_application_data(datagram) {
-            if undecided || self.early_data.len() == MAX_EARLY {
+            if undecided || self.early_data.len() == EARLY_DATA_MAX {
                 return Err(Discard::Dtls);
             }
             self.early_data.push(datagram.to_vec());

@@ -35,7 +35,7 @@ use crate::ice::{self, Agent, CheckOutcome, Expired};
 use crate::sctp::{self, Association};
 use crate::sdp::{Credentials, Fragment, OfferError, Renewal, Renewed};
 use crate::sped::Sped;
-use crate::stun::IntegrityKey;
+use crate::stun::{Check, IntegrityKey};
 use crate::{Class, Discard, Identity, Offer, Setup, classify, srtp};
 use handshake::{AMPLIFICATION, HOLD, Held, SPED_ROUND_TRIP};
 use media::{Kind, Media};
@@ -139,6 +139,13 @@ impl Session {
             identity: identity.clone(),
             config,
         }
+    }
+
+    /// Whether a check knows a password of this session's that is valid. Changes nothing: for a driver that has to know before
+    /// [`Session::handle_datagram`] does work for it.
+    #[must_use]
+    pub fn is_authentic(&self, check: &Check<'_>) -> bool {
+        self.agent.is_authentic(check)
     }
 
     /// Takes one datagram of this session's; `datagram` is opened in place.
@@ -383,7 +390,8 @@ impl Session {
         let CheckOutcome::Answered { displaced, challenged } = outcome else { return Ok(()) };
         self.stats.checks_answered += 1;
         self.answered.get_or_insert((path, now));
-        if flight {
+        // Once what it holds is there it is not renewed: whoever replays checks would hold it for ever.
+        if flight && self.held.is_none() {
             self.downlink_from = Some(now + HOLD);
         }
         let from = matches!(taken, Some(Ok(()))).then_some(path);

@@ -191,6 +191,33 @@ fn nothing_of_the_downlink_leaves_within_four_milliseconds_of_our_flight() {
     assert_eq!(far.server_connected().unwrap().0, last_flight, "it is over before the client's last flight is here");
 }
 
+/// Where our flight is the last it stays to be carried until the client acknowledges it, so that each recorded check draws it.
+#[test]
+fn replayed_checks_do_not_hold_the_downlink_up() {
+    let plan = Plan { server: false, active: true, ..Plan::default() };
+    let undisturbed = connected(&plan).server_connected().unwrap().0;
+    let mut world = World::new(&plan);
+    let replayed = Request::browser().with(ACK, &[]).sealed();
+    world.until(SECOND, |world| world.sim.elapsed() + Duration::from_millis(30) >= undisturbed);
+    world.until(SECOND, |world| {
+        world.deliver_up(&replayed);
+        world.server_connected().is_some()
+    });
+    let at = world.server_connected().unwrap().0;
+    assert!(at <= undisturbed + Duration::from_millis(4), "{at:?} instead of {undisturbed:?}");
+}
+
+/// With SNAP a client sends its whole first window right behind its last flight.
+#[test]
+fn a_first_window_that_comes_in_the_pause_is_kept() {
+    let near = Conditions { delay: Duration::from_micros(200), ..Conditions::default() };
+    let mut world = World::new(&Plan { up: near, down: near, ..Plan::default() });
+    world.until(SECOND, |world| world.client.connected.is_some());
+    world.send_data(10);
+    world.until(SECOND, World::both_connected);
+    assert_eq!(world.discards, []);
+}
+
 /// What a plain client's first flight tells of the round trip decides when ours is sent again: after one and a half, by a
 /// quarter more or less, within bounds.
 #[test]

@@ -242,6 +242,14 @@ impl World {
         self.drain_server();
     }
 
+    /// The client sends so many packets of data at once.
+    pub(crate) fn send_data(&mut self, packets: u8) {
+        for packet in 0..packets {
+            self.client.engine.send_application_data(&[packet; 100]).unwrap();
+            self.drain_client();
+        }
+    }
+
     /// The client's next check.
     fn check(&mut self) {
         let now = self.sim.now();
