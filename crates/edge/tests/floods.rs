@@ -7,10 +7,12 @@ mod common;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use aws_lc_rs::hmac;
 use common::crowd::{Costs, Crowd};
 use edge::worker::Discard;
 use edge::worker::budget::Limits;
 use rtc::Path;
+use rtc::stun::Check;
 
 #[global_allocator]
 static ALLOCATOR: net::alloc::Counting = net::alloc::Counting;
@@ -161,15 +163,24 @@ fn first_check(crowd: &mut Crowd) -> (SocketAddr, Vec<u8>) {
 /// A record that no handshake takes.
 const JUNK_DTLS: [u8; 60] = [22; 60];
 
-/// With `dtls` in it, ahead of all else. Its integrity is gone, which a session would find; its way there is another thing.
-fn carrying(check: &[u8], dtls: &[u8]) -> Vec<u8> {
+/// With `dtls` in it, ahead of all else, as somebody sends it who knows this password.
+fn carrying(check: &[u8], dtls: &[u8], password: &str) -> Vec<u8> {
     let (header, attributes) = check.split_at(20);
     let length = u8::try_from(dtls.len()).unwrap();
-    // Without FINGERPRINT, the last one.
-    let mut forged = [header, &[0xC0, 0x70, 0, length], dtls, &attributes[..attributes.len() - 8]].concat();
-    let stated = u16::try_from(forged.len() - 20).unwrap();
-    forged[2..4].copy_from_slice(&stated.to_be_bytes());
-    forged
+    // Without MESSAGE-INTEGRITY and FINGERPRINT, the last ones.
+    let attributes = &attributes[..attributes.len() - 24 - 8];
+    let mut check = [header, &[0xC0, 0x70, 0, length], dtls, attributes].concat();
+    let stated = u16::try_from(check.len() - 20 + 24).unwrap();
+    check[2..4].copy_from_slice(&stated.to_be_bytes());
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, password.as_bytes());
+    let integrity = hmac::sign(&key, &check);
+    [&check[..], &[0, 8, 0, 20], integrity.as_ref()].concat()
+}
+
+/// The password of the session that a check names.
+fn password(crowd: &Crowd, check: &[u8]) -> String {
+    let check = Check::parse(check).unwrap();
+    crowd.shared.keys.current().route().password(check.local_ufrag()).unwrap()
 }
 
 #[test]
@@ -178,7 +189,7 @@ fn dtls_that_rides_on_checks_takes_its_turn_as_well() {
         let mut crowd = Crowd::new(10);
         let (from, check) = claimed_by_check(&mut crowd);
         let path = Path::udp(edge(), from);
-        let carrying = carrying(&check, dtls);
+        let carrying = carrying(&check, dtls, &password(&crowd, &check));
         crowd.turn(
             |costs| &mut costs.control,
             |worker, now, unix| {
@@ -187,6 +198,30 @@ fn dtls_that_rides_on_checks_takes_its_turn_as_well() {
         );
         assert_eq!(crowd.worker.stats().discarded(Discard::SetupQueue), dropped, "{} bytes", dtls.len());
     }
+}
+
+/// Whoever read a token on the way knows no password: its checks take no step, no place in the queue and no budget of the
+/// client's neighbors'.
+#[test]
+fn forged_dtls_on_checks_takes_nobodys_turn() {
+    let limits = Limits { per_source: 100, per_worker: 10_000 };
+    let mut crowd = Crowd::with_limits(10, limits);
+    let (from, check) = claimed_by_check(&mut crowd);
+    let path = Path::udp(edge(), from);
+    let forged = carrying(&check, &JUNK_DTLS, "no password of anybody's");
+    let mut genuine = carrying(&check, &JUNK_DTLS, &password(&crowd, &check));
+    let before = crowd.transmitted;
+    crowd.turn(
+        |costs| &mut costs.control,
+        |worker, now, unix| {
+            (0..300).for_each(|_| worker.handle_datagram(now, unix, path, &mut forged.clone()));
+            worker.handle_datagram(now, unix, path, &mut genuine);
+        },
+    );
+    let stats = crowd.worker.stats();
+    assert_eq!(stats.discarded(Discard::Rtc(rtc::Discard::StunIntegrity)), 300);
+    assert_eq!((stats.discarded(Discard::SetupQueue), stats.discarded(Discard::OverBudget)), (0, 0));
+    assert_eq!(crowd.transmitted, before + 1, "the genuine one had the turn's step, and is answered");
 }
 
 #[test]
@@ -225,7 +260,7 @@ fn dtls_of_a_session_in_set_up_pays_and_that_of_a_connected_one_does_not() {
     let mut crowd = Crowd::with_limits(10, Limits { per_source: 100, per_worker: 10_000 });
     crowd.join("echo");
     let (attacker, check) = claimed_by_check(&mut crowd);
-    let forms = [JUNK_DTLS.to_vec(), carrying(&check, &JUNK_DTLS)];
+    let forms = [JUNK_DTLS.to_vec(), carrying(&check, &JUNK_DTLS, &password(&crowd, &check))];
     // It goes no further.
     crowd.clients.pop();
     let before = crowd.worker.stats().discarded(Discard::OverBudget);

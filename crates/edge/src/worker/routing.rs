@@ -190,6 +190,9 @@ impl Worker {
             if !carries || !self.is_in_setup(key) {
                 return Ok(Destination::Mine(key));
             }
+            if !self.clients.get(key).is_some_and(|client| client.rtc.is_authentic(&check)) {
+                return Err(Discard::Rtc(rtc::Discard::StunIntegrity));
+            }
             // DTLS that rides on a check costs what it does by itself, and pays as much.
             if !self.setup.is_served() && !self.budget.take(now, path.remote.ip()) {
                 return Err(Discard::OverBudget);
