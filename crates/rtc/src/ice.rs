@@ -22,6 +22,7 @@ use crate::sdp::Credentials;
 use crate::stun::{Check, IntegrityKey, Refusal, write_refusal, write_success_with};
 use crate::{Discard, Path};
 use credentials::Pairs;
+pub(crate) use paths::AMPLIFICATION;
 use paths::{Change, Checked, Paths};
 
 /// How long an agent waits for checks.

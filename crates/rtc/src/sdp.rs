@@ -151,8 +151,8 @@ pub enum SctpInit {
         /// Initial TSN.
         tsn: u32,
     },
-    /// What the first answer of the call said, or left out: an association that stands is not set up again.
-    Repeated(Option<String>),
+    /// What the first answer of the call said to the same INIT, or left out: an association that stands is not set up again.
+    Repeated(Option<Box<SnapState>>),
 }
 
 /// The answer and what was agreed in it.

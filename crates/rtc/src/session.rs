@@ -31,13 +31,13 @@ pub use types::{
 };
 
 use crate::dtls::{self, Dtls};
-use crate::ice::{self, Agent, CheckOutcome, Expired};
+use crate::ice::{self, AMPLIFICATION, Agent, CheckOutcome, Expired};
 use crate::sctp::{self, Association};
 use crate::sdp::{Credentials, Fragment, OfferError, Renewal, Renewed};
 use crate::sped::Sped;
 use crate::stun::{Check, IntegrityKey};
 use crate::{Class, Discard, Identity, Offer, Setup, classify, srtp};
-use handshake::{AMPLIFICATION, HOLD, Held, SPED_ROUND_TRIP};
+use handshake::{HOLD, Held, SPED_ROUND_TRIP};
 use media::{Kind, Media};
 
 /// Between two SSRCs of one client that its driver is told.

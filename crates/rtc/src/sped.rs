@@ -57,7 +57,8 @@ const LENGTH_MAX: usize = 1168;
 /// MESSAGE-INTEGRITY and FINGERPRINT.
 const SEAL: usize = 24 + 8;
 
-/// ChangeCipherSpec and handshake messages in the clear: with one of them begins each flight.
+/// ChangeCipherSpec and handshake messages in the clear: one of them is in each flight but the last of DTLS 1.3's client, which
+/// is ciphertext alone and named as a flight by [`Sped::handshake_done`].
 const FLIGHT_STARTS: [u8; 2] = [20, 22];
 
 /// What this end knows of the other's use of SPED.

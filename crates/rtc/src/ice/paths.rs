@@ -39,7 +39,8 @@ pub(crate) const PATH_LIFETIME: Duration = Duration::from_secs(30);
 /// How long the downlink goes both ways: a client that is there answers within a round trip.
 pub(crate) const CHALLENGE_FOR: Duration = Duration::from_secs(1);
 
-/// Bytes sent to a challenged path for each byte that its checks brought, as in QUIC (RFC 9000 §8.1).
+/// Bytes sent for each byte that a check brought to a path that is not proven, as in QUIC (RFC 9000 §8.1): to a challenged one,
+/// and as its response. Somebody may have recorded the check and send it from the address of somebody else's.
 pub(crate) const AMPLIFICATION: usize = 3;
 
 /// Between two challenges of one path: a client with a spare interface checks it every few seconds for the whole call.

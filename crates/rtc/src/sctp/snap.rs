@@ -153,6 +153,11 @@ impl SnapState {
         })
     }
 
+    /// Whether it is the association of this INIT.
+    pub(crate) fn answers(&self, offered: &OfferedInit) -> bool {
+        offered.tag_and_tsn() == (self.peer_tag, self.peer_tsn)
+    }
+
     /// The same association with this tag and first TSN of ours.
     pub(crate) fn with_ours(mut self, tag: u32, tsn: u32) -> Option<Self> {
         let mut chunk = STANDARD.decode(&self.init).ok()?;

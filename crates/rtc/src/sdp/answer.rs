@@ -53,10 +53,7 @@ pub(super) fn write(offer: &Offer, local: &LocalDescription, terms: Terms) -> Ac
             Verdict::Data(data) => {
                 let state;
                 (snap, state) = sctp_init(data, &local.sctp_init);
-                let repeated = if let SctpInit::Repeated(init) = &local.sctp_init { init.as_deref() } else { None };
-                let init =
-                    if snap == Snap::Answered { state.as_ref().map(|state| &*state.init).or(repeated) } else { None };
-                answer.data(line, data, init);
+                answer.data(line, data, state.as_ref().map(|state| &*state.init));
                 setup.sctp = Some(SctpSetup {
                     remote_port: data.port,
                     max_message_bytes: data.max_message_bytes,
@@ -74,7 +71,7 @@ pub(super) fn write(offer: &Offer, local: &LocalDescription, terms: Terms) -> Ac
     Accepted { answer: answer.text, setup, snap }
 }
 
-/// Decides SNAP; the state is that of an association to be set up, so none when one stands.
+/// Decides SNAP; the state is that of the association which the answer speaks of.
 fn sctp_init(data: &DataLine, ours: &SctpInit) -> (Snap, Option<SnapState>) {
     let Some(offered) = &data.sctp_init else { return (Snap::NotOffered, None) };
     let options = sctp::options(data.port, MAX_MESSAGE_BYTES);
@@ -82,7 +79,11 @@ fn sctp_init(data: &DataLine, ours: &SctpInit) -> (Snap, Option<SnapState>) {
     let state = match ours {
         SctpInit::Fresh => answered(),
         SctpInit::Given { tag, tsn } => answered().and_then(|state| state.with_ours(*tag, *tsn)),
-        SctpInit::Repeated(Some(_)) => return (Snap::Answered, None),
+        // Another INIT is of another association, which only its own handshake sets up in place of the one agreed.
+        SctpInit::Repeated(Some(agreed)) => {
+            let same = offered.as_ref().is_some_and(|offered| agreed.answers(offered));
+            return (if same { Snap::Answered } else { Snap::Unusable }, same.then(|| (**agreed).clone()));
+        }
         SctpInit::Repeated(None) => return (Snap::NotOffered, None),
     };
     (if state.is_some() { Snap::Answered } else { Snap::Unusable }, state)

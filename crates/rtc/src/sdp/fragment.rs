@@ -6,10 +6,7 @@ use std::fmt::Write as _;
 
 use super::renew::{Credentials, Renewal, Renewed};
 use super::text::{Attribute, Description};
-use super::{OfferError, Setup, answer};
-
-/// RFC 8839 §5.4: ice-ufrag and ice-pwd have at most 256 characters.
-const CREDENTIAL_MAX: usize = 256;
+use super::{OfferError, Setup, answer, transport};
 
 /// A fragment of the client's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,8 +28,11 @@ impl Fragment {
         for candidate in lines().filter(|attribute| attribute.name == "candidate") {
             check_candidate(candidate)?;
         }
-        let ufrag = credential(lines().find(|attribute| attribute.name == "ice-ufrag"), "a=ice-ufrag")?;
-        let password = credential(lines().find(|attribute| attribute.name == "ice-pwd"), "a=ice-pwd")?;
+        let credential = |name, shown| {
+            let found = lines().find(|attribute| attribute.name == name);
+            found.map(|attribute| transport::credential_of(*attribute, shown).map(str::to_owned)).transpose()
+        };
+        let (ufrag, password) = (credential("ice-ufrag", "a=ice-ufrag")?, credential("ice-pwd", "a=ice-pwd")?);
         let credentials = match (ufrag, password) {
             (Some(ufrag), Some(password)) => Some(Credentials { ufrag, password }),
             (None, None) => None,
@@ -79,17 +79,6 @@ impl Setup {
         line(format_args!("a=ice-pwd:{}", fresh.password));
         answer::candidates(with.candidates, with.ice_session + 1, line);
         Some(Renewed { answer: text, setup, restarted: true })
-    }
-}
-
-fn credential(attribute: Option<&Attribute<'_>>, name: &'static str) -> Result<Option<String>, OfferError> {
-    match attribute {
-        None => Ok(None),
-        Some(Attribute { value, .. }) if (1..=CREDENTIAL_MAX).contains(&value.len()) => Ok(Some((*value).to_owned())),
-        Some(Attribute { line, value, .. }) => {
-            let problem = format!("has {} characters", value.len());
-            Err(OfferError::new(*line, name, &problem, "send what the peer connection's description says"))
-        }
     }
 }
 

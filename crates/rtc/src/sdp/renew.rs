@@ -57,6 +57,13 @@ impl Offer {
     }
 }
 
+impl Offer {
+    /// Whether its data channel line says nothing of SNAP.
+    fn offers_no_init(&self) -> bool {
+        !self.lines.iter().any(|line| matches!(&line.verdict, Verdict::Data(data) if data.sctp_init.is_some()))
+    }
+}
+
 impl Setup {
     /// Answers a later offer of the same call.
     ///
@@ -80,7 +87,7 @@ impl Setup {
             candidates: with.candidates.to_vec(),
             session: self.session,
             sctp_init: match &self.sctp {
-                Some(sctp) => SctpInit::Repeated(sctp.snap.as_ref().map(|state| state.init.clone())),
+                Some(sctp) => SctpInit::Repeated(sctp.snap.clone().map(Box::new)),
                 None => SctpInit::Fresh,
             },
             ssrc: self.audio.as_ref().map_or_else(|| u32::from_be_bytes([a, b, c, d]).max(1), |audio| audio.ssrc),
@@ -93,7 +100,9 @@ impl Setup {
         };
         let Accepted { answer, mut setup, .. } = answer::write(offer, &local, terms);
         if let Some((renewed, agreed)) = setup.sctp.as_mut().zip(self.sctp.as_ref()) {
-            renewed.snap.clone_from(&agreed.snap);
+            if offer.offers_no_init() {
+                renewed.snap.clone_from(&agreed.snap);
+            }
             renewed.negotiated.clone_from(&agreed.negotiated);
         }
         Ok(Renewed { answer, setup, restarted })

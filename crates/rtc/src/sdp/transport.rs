@@ -75,13 +75,23 @@ fn credential<'a>(
     let fix = "send the offer of a WebRTC peer connection, with ICE credentials for this m-line or the session";
     match attribute {
         None => Err(OfferError::new(media.line, name, "is missing", fix)),
-        Some(Attribute { line, value: "", .. }) => Err(OfferError::new(line, name, "is empty", fix)),
-        Some(Attribute { line, value, .. }) if value.len() > CREDENTIAL_MAX => {
-            let problem = format!("has {} characters", value.len());
-            Err(OfferError::new(line, name, &problem, "send at most 256"))
-        }
-        Some(Attribute { value, .. }) => Ok(value),
+        Some(attribute) => credential_of(attribute, name),
     }
+}
+
+/// The value of an ufrag or password that is there.
+pub(super) fn credential_of<'a>(attribute: Attribute<'a>, name: &'static str) -> Result<&'a str, OfferError> {
+    let Attribute { line, value, .. } = attribute;
+    if (1..=CREDENTIAL_MAX).contains(&value.len()) {
+        return Ok(value);
+    }
+    let problem = if value.is_empty() { "is empty".to_owned() } else { format!("has {} characters", value.len()) };
+    Err(OfferError::new(
+        line,
+        name,
+        &problem,
+        "send what the peer connection's description says, at most 256 characters",
+    ))
 }
 
 /// All fingerprints of a safe hash. A line's own replace the session's (RFC 8122 §5).

@@ -15,10 +15,6 @@ pub(super) const HOLD: Duration = Duration::from_millis(4);
 /// every 50 ms or so; sending it by itself is the way out when they stop.
 pub(super) const SPED_ROUND_TRIP: Duration = Duration::from_millis(200);
 
-/// How many times as long as a check from any but the handshake's own path its response may be (RFC 9000 §8.1 has the same):
-/// somebody may have recorded it and send it from the address of somebody else's.
-pub(super) const AMPLIFICATION: usize = 3;
-
 /// Data kept that came in the pause: the initial window of an SCTP client, as with SNAP that may come at once. 10 of 1200
 /// bytes are 12 KB, for a few milliseconds.
 const HELD_DATA_MAX: usize = crate::dtls::EARLY_DATA_MAX;

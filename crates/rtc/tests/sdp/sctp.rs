@@ -94,10 +94,35 @@ fn a_later_offer_gets_the_first_answers_init_or_none() {
         rtc::Offer::parse(offer).unwrap().accept(&local)
     };
     let (with, without) = (offer(&format!("{DATA}a=sctp-init:{INIT}\n")), offer(DATA));
-    let again = answer(&with, SctpInit::Repeated(Some("same".to_owned())));
-    assert_eq!((init_in(&again.answer).as_deref(), again.setup.sctp.unwrap().snap), (Some("same"), None));
-    assert_eq!(init_in(&answer(&without, SctpInit::Repeated(Some("same".to_owned()))).answer), None);
+    let first = accept(&with);
+    let agreed = || first.setup.sctp.clone().unwrap().snap.map(Box::new);
+    let again = answer(&with, SctpInit::Repeated(agreed()));
+    assert_eq!(init_in(&again.answer), init_in(&first.answer));
+    assert_eq!(again.setup.sctp, first.setup.sctp);
+    assert_eq!(init_in(&answer(&without, SctpInit::Repeated(agreed())).answer), None);
     assert_eq!(init_in(&answer(&with, SctpInit::Repeated(None)).answer), None);
+}
+
+/// Its association would have the client's new tag at one end and the former one at the other.
+#[test]
+fn another_init_in_a_later_offer_is_not_answered_by_the_former_one() {
+    let of = |init: &str| offer(&format!("{DATA}a=sctp-init:{init}\n"));
+    let first = accept(&of(INIT));
+    let fresh = rtc::Credentials { ufrag: "fresh".to_owned(), password: "another-password-of-24-b".to_owned() };
+    let with = rtc::Renewal { fingerprint: "AA:BB", candidates: &[], version: 2, ice_session: 1, fresh: &fresh };
+    let renew = |later: &str| first.setup.renew(&rtc::Offer::parse(later).unwrap(), &with).unwrap();
+    for (later, kept) in [
+        (of(INIT), true),
+        (offer(DATA), true),
+        (of(&INIT.replace("HhEiM0QA", "HhEiM0UA")), false),
+        (of(&INIT.replace("A+jA", "A+nA")), false),
+        (of("x"), false),
+    ] {
+        let renewed = renew(&later);
+        let snap = renewed.setup.sctp.unwrap().snap;
+        assert_eq!(snap, if kept { first.setup.sctp.clone().unwrap().snap } else { None }, "{later}");
+        assert!(kept || init_in(&renewed.answer).is_none(), "{later}");
+    }
 }
 
 #[test]
