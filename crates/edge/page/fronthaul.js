@@ -795,8 +795,12 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
   const mids = media.map((section) => value(section, "mid"));
   const fingerprint = /^sha-256 ((?:[0-9A-F]{2}:){31}[0-9A-F]{2})$/i.exec(value(media[0] ?? [], "fingerprint") ?? "")?.[1];
   const size = data && Number(value(data, "max-message-size") ?? 65536);
+  const fingerprints = new Set([session, ...media].flatMap((section) => values(section, "fingerprint")));
   const fits =
     fingerprint &&
+    fingerprints.size === 1 &&
+    value(media[0], "setup") === "actpass" &&
+    !(data && values(data, "dcmap").length) &&
     new Set(kinds).size === kinds.length &&
     kinds.every((kind) => kind === "audio" || kind === "application") &&
     mids.every((mid) => mid !== undefined && bundled.includes(mid)) &&
@@ -808,6 +812,8 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
   const extension = (uri) => parseInt(values(audio ?? [], "extmap").find((map) => map.split(" ")[1] === uri) ?? "0", 10);
   const level = extension(LEVEL);
   const midId = extension(MID);
+  // Two halves of one byte.
+  if (level > 14 || midId > 14) return undefined;
   const direction = ["sendrecv", "sendonly", "recvonly", "inactive"].find((way) => audio?.includes(`a=${way}`)) ?? "sendrecv";
   const offered = (value(media[0], "ice-options") ?? "").split(" ");
   const sped = ticket.ice_options.split(" ").filter((name) => offered.includes(name));
@@ -815,9 +821,12 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
   const chunk = init && Uint8Array.from(atob(init), (char) => char.charCodeAt(0));
   const [sends, receives] = [["sendrecv", "sendonly"].includes(direction), ["sendrecv", "recvonly"].includes(direction)];
   const flags = (sped.length && 1) | (init && 2) | (audio && 4) | (audio && sends && 8) | (audio && receives && 16) | (data && 32) | (data && 64);
-  const facts = [flags, Number(opus ?? 0), level, midId, stream >> 8, stream & 255, ...(init ? [...chunk.slice(4, 8), ...chunk.slice(16, 20)] : [])];
-  const digest = fingerprint.split(":").map((byte) => parseInt(byte, 16));
-  const ufrag = ticket.ufrag + unpadded(digest) + unpadded(facts);
+  const facts = [
+    ...fingerprint.split(":").map((byte) => parseInt(byte, 16)),
+    ...[flags, Number(opus ?? 0), (level << 4) | midId, stream >> 8, stream & 255],
+    ...(init ? [...chunk.slice(4, 8), ...chunk.slice(16, 20)] : []),
+  ];
+  const ufrag = ticket.ufrag + unpadded(facts);
 
   const transport = (mid) => [
     "c=IN IP4 0.0.0.0",
