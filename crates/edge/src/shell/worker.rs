@@ -104,7 +104,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
         timer: DeadlineTimer::new()?,
         directory: start.directory,
         fed: Fed::default(),
-        received: Received::default(),
+        awake: (!start.spin.is_zero()).then(Received::default),
         peers: start.peers,
         downlink: start.downlink,
         streams: Streams::default(),
@@ -147,7 +147,8 @@ pub(super) struct Shell {
     timer: DeadlineTimer,
     directory: Arc<Directory>,
     fed: Fed,
-    received: Received,
+    /// Only where a worker stays awake.
+    awake: Option<Received>,
     peers: Option<peers::Sender>,
     pub(super) downlink: Downlink,
     pub(super) streams: Streams,
@@ -317,8 +318,10 @@ async fn receive(shell: Rc<Shell>) -> std::io::Result<()> {
                 core.handle_datagram(now, unix_seconds, path, datagram.bytes);
             }
         });
-        shell.received.last.set(Some(Instant::now()));
-        shell.received.any.notify_one();
+        if let Some(awake) = &shell.awake {
+            awake.last.set(Some(Instant::now()));
+            awake.any.notify_one();
+        }
         // More is waiting, as may be the other tasks. An empty socket makes way by itself.
         if count == net::BATCH {
             yield_now().await;
@@ -329,9 +332,10 @@ async fn receive(shell: Rc<Shell>) -> std::io::Result<()> {
 /// Keeps the thread from sleeping for `spin` after each batch. A task that yields makes the runtime look at its sockets and
 /// timers without waiting in between, so everything on the thread is served sooner, not datagrams alone.
 async fn stay_awake(shell: Rc<Shell>, spin: Duration) -> std::io::Result<()> {
+    let Some(awake) = &shell.awake else { return std::future::pending().await };
     loop {
-        shell.received.any.notified().await;
-        while shell.received.last.get().is_some_and(|last| last.elapsed() < spin) {
+        awake.any.notified().await;
+        while awake.last.get().is_some_and(|last| last.elapsed() < spin) {
             yield_now().await;
         }
     }
