@@ -1,6 +1,7 @@
 // A plain WebRTC client of the Realtime API that records both sides with one clock. Driven by the tests through `window.call`.
 
 const RATE = 48000;
+const AS_IT_IS = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
 
 class Call {
   events = [];
@@ -30,27 +31,47 @@ class Call {
       }));
   }
 
-  /** Connects. `port`, and `address`, replace those of the answer's candidates, so that a proxy can stand in between. */
-  async connect({ url, model, port, address, iceServers = [] }) {
+  /** Begins to record; gives how to record the microphone and what is heard. */
+  async #record() {
     this.context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
     await this.context.audioWorklet.addModule("recorder.js");
     this.recorder = new AudioWorkletNode(this.context, "recorder", { numberOfInputs: 2, numberOfOutputs: 0 });
     this.recorder.port.onmessage = ({ data }) => data.forEach((samples, i) => this.recorded[i].push(samples));
+    const from = (stream, input) => this.context.createMediaStreamSource(stream).connect(this.recorder, 0, input);
+    return {
+      said: (stream) => from((this.microphone = stream), 0),
+      heard: (stream) => {
+        // Chromium feeds WebAudio from a remote track only while a media element plays it.
+        this.element = new Audio();
+        this.element.srcObject = stream;
+        this.element.muted = true;
+        this.element.play();
+        from(stream, 1);
+      },
+    };
+  }
 
-    this.microphone = await navigator.mediaDevices.getUserMedia({
-      audio: { echoCancellation: false, noiseSuppression: false, autoGainControl: false },
-    });
-    this.context.createMediaStreamSource(this.microphone).connect(this.recorder, 0, 0);
+  /** The same with fronthaul.js of the edge at `url`; gives its timings. `ours` is its call. */
+  async connectModule(options) {
+    const { said, heard } = await this.#record();
+    const { Call } = await import(`${options.url}/fronthaul.js`);
+    const call = (this.ours = new Call({ audio: false, constraints: AS_IT_IS, ...options }));
+    Object.defineProperty(this, "pc", { get: () => call.peerConnection });
+    call.addEventListener("microphone", ({ detail }) => said(new MediaStream([detail])));
+    call.addEventListener("track", ({ detail }) => heard(detail));
+    call.addEventListener("event", ({ detail }) => this.events.push({ at: performance.now(), data: JSON.stringify(detail) }));
+    await call.connect();
+    this.channel = { send: (text) => call.send(JSON.parse(text)) };
+    return call.timings;
+  }
+
+  /** Connects. `port`, and `address`, replace those of the answer's candidates, so that a proxy can stand in between. */
+  async connect({ url, model, port, address, iceServers = [] }) {
+    const { said, heard } = await this.#record();
+    said(await navigator.mediaDevices.getUserMedia({ audio: AS_IT_IS }));
 
     const pc = (this.pc = new RTCPeerConnection({ iceServers }));
-    pc.ontrack = ({ streams: [stream], track }) => {
-      // Chromium feeds WebAudio from a remote track only while a media element plays it.
-      this.element = new Audio();
-      this.element.srcObject = stream ?? new MediaStream([track]);
-      this.element.muted = true;
-      this.element.play();
-      this.context.createMediaStreamSource(this.element.srcObject).connect(this.recorder, 0, 1);
-    };
+    pc.ontrack = ({ streams: [stream], track }) => heard(stream ?? new MediaStream([track]));
     this.microphone.getTracks().forEach((track) => pc.addTrack(track));
     const channel = (this.channel = pc.createDataChannel("oai-events"));
     const opened = new Promise((resolve) => (channel.onopen = resolve));
@@ -132,6 +153,7 @@ class Call {
 
   hangUp() {
     clearTimeout(this.watching);
+    if (this.ours) return this.ours.close();
     this.pc.close();
     this.microphone.getTracks().forEach((track) => track.stop());
   }

@@ -19,7 +19,6 @@ const folder = mkdtempSync(join(tmpdir(), "fronthaul-reach-"));
 const said = prompt("tt-weasels");
 
 const nft = (...args) => execFileSync("nft", args);
-let coturn;
 
 before(async () => {
   assert.ok(ADDRESS, "tests/run makes the namespace and names its address in ADDRESS");
@@ -40,7 +39,6 @@ before(async () => {
   );
 });
 after(() => {
-  coturn?.kill();
   nft("delete", "table", "inet", "blocked");
   rmSync(folder, { recursive: true, force: true });
 });
@@ -71,20 +69,24 @@ const doctor = (...args) =>
     child.once("exit", (code) => resolve({ code, report: JSON.parse(out) }));
   });
 
-/** One exchange with the parrot; the selected pair. */
-async function converse(url, options, switches = []) {
-  const { page, close } = await openHarness(concat(silence(1), said, silence(6)), { loopback: false, args: switches });
+/**
+ * One exchange with the parrot, which the user begins to speak `lead` seconds after the microphone is on: by the harness or, with
+ * `module`, by fronthaul.js. Gives the selected pair.
+ */
+async function converse(url, { servers = false, module = false, lead = 1 }, switches = []) {
+  const { page, close } = await openHarness(concat(silence(lead), said, silence(6)), { loopback: false, args: switches });
   try {
-    const iceServers = options.servers ? await page.evaluate((from) => window.call.iceServers(from), url) : [];
-    const { opened, answer } = await page.evaluate((o) => window.call.connect(o), { url, iceServers });
-    await sleep(1000 * (2 * (said.length / 16000) + 3));
+    const iceServers = servers ? await page.evaluate((from) => window.call.iceServers(from), url) : [];
+    const opening = page.evaluate((o) => (o.module ? window.call.connectModule({ url: o.url }) : window.call.connect(o)), { url, iceServers, module });
+    const { opened, answer, channel } = await opening;
+    await sleep(1000 * (2 * (said.length / 16000) + lead + 2));
     const stats = await page.evaluate(() => window.call.stats());
     const byId = (id) => stats.find((entry) => entry.id === id);
     const pair = byId(stats.find(({ type }) => type === "transport").selectedCandidatePairId);
     const [, heard] = (await page.evaluate(() => window.call.recording())).map(fromRecording);
     const [reply] = spans(heard);
     const same = windows(heard, reply.from, said, 0, said.length).map(({ correlation }) => correlation);
-    console.log(`open after ${opened.toFixed(0)} ms, correlation ${same.map((value) => value.toFixed(2)).join(" ")}`);
+    console.log(`open after ${(opened ?? channel).toFixed(0)} ms, correlation ${same.map((value) => value.toFixed(2)).join(" ")}`);
     assert.ok(median(same) >= 0.7, `median correlation ${median(same)}`);
     await page.evaluate(() => window.call.hangUp());
     return { answer, local: byId(pair.localCandidateId), remote: byId(pair.remoteCandidateId) };
@@ -106,8 +108,10 @@ test("with UDP dropped a stock Chromium holds a conversation over ICE-TCP on the
   });
 });
 
-test("with UDP dropped and no ICE-TCP Chromium holds a conversation through TURN over TLS", async () => {
-  coturn = spawn("turnserver", ["-c", join(folder, "turnserver.conf")]);
+/** With coturn, of which alone the edge without ICE-TCP is in reach. */
+async function withRelay(work) {
+  const coturn = spawn("turnserver", ["-c", join(folder, "turnserver.conf")]);
+  const exited = new Promise((resolve) => coturn.once("exit", resolve));
   let log = "";
   for (const stream of [coturn.stdout, coturn.stderr]) stream.on("data", (text) => (log += text));
   const servers = `ice_servers=[{ urls = ["turns:${ADDRESS}:5349?transport=tcp"], secret = "${SECRET}" }]`;
@@ -115,15 +119,32 @@ test("with UDP dropped and no ICE-TCP Chromium holds a conversation through TURN
     await withEdge(["tls.mode=self_signed", "ice_tcp=off", servers], async () => {
       const url = `https://${ADDRESS}:8080`;
       await until("coturn", async () => (await doctor(url, "--insecure")).report.ways["TURN-TLS"].state === "works");
-      const { local } = await converse(url, { servers: true }, ["--ignore-certificate-errors"]);
-      assert.deepEqual([local.candidateType, local.relayProtocol], ["relay", "tls"]);
-      const { code, report } = await doctor(url, "--insecure");
-      assert.deepEqual([code, report.ways.TCP.state, report.ways["TURN-TLS"].state], [0, "absent", "works"]);
+      await work(url);
     });
   } catch (error) {
     console.error(log);
     throw error;
+  } finally {
+    coturn.kill();
+    await exited;
   }
+}
+
+test("with UDP dropped and no ICE-TCP Chromium holds a conversation through TURN over TLS", async () => {
+  await withRelay(async (url) => {
+    const { local } = await converse(url, { servers: true }, ["--ignore-certificate-errors"]);
+    assert.deepEqual([local.candidateType, local.relayProtocol], ["relay", "tls"]);
+    const { code, report } = await doctor(url, "--insecure");
+    assert.deepEqual([code, report.ways.TCP.state, report.ways["TURN-TLS"].state], [0, "absent", "works"]);
+  });
+});
+
+test("fronthaul.js finds the relay that the edge names by itself and holds a conversation through it", async () => {
+  await withRelay(async (url) => {
+    // The direct path is given its time first.
+    const { local } = await converse(url, { module: true, lead: 6 }, ["--ignore-certificate-errors"]);
+    assert.deepEqual([local.candidateType, local.relayProtocol], ["relay", "tls"]);
+  });
 });
 
 test("with everything dropped the edge and the doctor name the addresses", async () => {

@@ -120,20 +120,6 @@ test("Chromium goes on sooner when the page restarts ICE by a later offer", asyn
 
 test("a page with fronthaul.js notices by itself and goes on in the same call", async () => {
   calls += 1;
-  const connect = (page) =>
-    page.evaluate(async (url) => {
-      const Native = window.RTCPeerConnection;
-      window.RTCPeerConnection = class extends Native {
-        constructor(...args) {
-          super(...args);
-          window.call.pc = this;
-        }
-      };
-      const { Call } = await import(`${url}/fronthaul.js`);
-      const call = (window.ours = new Call({ url, model: "echo" }));
-      call.addEventListener("reconnected", ({ detail }) => console.log(JSON.stringify(detail)));
-      await call.connect();
-      window.call.hangUp = () => call.close();
-    }, url);
+  const connect = (page) => page.evaluate((options) => window.call.connectModule(options), { url, model: "echo" });
   judge("with fronthaul.js", await lose({ connect }), 1500);
 });
