@@ -18,7 +18,7 @@ use crossbeam_queue::{ArrayQueue, SegQueue};
 use dashmap::DashMap;
 use link::ids::{EdgeId, SessionId};
 use rtc::stun::IntegrityKey;
-use rtc::{Candidate, Path};
+use rtc::{Candidate, Credentials, FORMER_MAX, Path};
 use tokio::sync::Notify;
 
 use crate::keys::PopKeys;
@@ -62,10 +62,34 @@ const PEER_PATHS_PER_SOURCE: u32 = 256;
 pub struct Pending {
     /// What offer and answer agreed on.
     pub setup: rtc::Setup,
+    /// Our credentials before those of the setup, oldest first, [`FORMER_MAX`] at most: ICE restarted, and the answer that
+    /// said so may be lost.
+    pub former: Vec<Credentials>,
     /// What the call is for.
     pub call: CallInfo,
     /// Its seat; local when the edge answers itself.
     pub seat: Seat,
+}
+
+impl Pending {
+    /// The ufrag of the first answer, whose key's certificate is the call's for ever: no later answer may name another one,
+    /// and a fragment names none (RFC 8842 §5.5, RFC 8840 §9).
+    #[must_use]
+    pub fn first_ufrag(&self) -> &str {
+        self.former.first().map_or(&self.setup.local_ufrag, |first| &first.ufrag)
+    }
+
+    /// What was agreed anew. The first pair, which the client surely had, and the last one stay.
+    pub(crate) fn renew(&mut self, renewed: &rtc::Renewed) {
+        let last = std::mem::replace(&mut self.setup, renewed.setup.clone());
+        if !renewed.restarted {
+            return;
+        }
+        if self.former.len() == FORMER_MAX {
+            self.former.remove(1);
+        }
+        self.former.push(Credentials { ufrag: last.local_ufrag, password: last.local_password });
+    }
 }
 
 /// What a call asks for.
@@ -394,7 +418,7 @@ impl Directory {
     }
 
     /// Changes what a call that nobody claimed has agreed. `None`: it is claimed.
-    pub(crate) fn change_pending(
+    pub fn change_pending(
         &self,
         entry: &Entry,
         keys: &PopKeys,
@@ -406,7 +430,7 @@ impl Directory {
         let pending = pending.as_deref_mut()?;
         let transceiver = pending.seat.transceiver();
         let minting = Minting { keys: keys.route(), edge, session, transceiver, unix_seconds };
-        let mut call = PendingCall { setup: &mut pending.setup, keys };
+        let mut call = PendingCall { pending, keys };
         Some(renew::change(&mut call, &entry.versions, minting, change, candidates))
     }
 

@@ -10,6 +10,7 @@ use link::route::{Route, RouteKeys};
 use rtc::{Candidate, Credentials, Fragment, Identity, Offer, OfferError, Renewal, Renewed};
 use tokio::sync::oneshot;
 
+use crate::directory::Pending;
 use crate::keys::PopKeys;
 
 /// A question to the owner of a session.
@@ -82,7 +83,7 @@ impl Versions {
 }
 
 /// What can be changed: a session, or what will be one.
-pub(crate) trait Negotiated {
+pub(crate) trait Renewable {
     /// The ufrag that was handed out last.
     fn local_ufrag(&self) -> &str;
 
@@ -98,32 +99,29 @@ pub(crate) trait Negotiated {
 
 /// A call that nobody claimed: only what is agreed changes.
 pub(crate) struct PendingCall<'a> {
-    pub(crate) setup: &'a mut rtc::Setup,
+    pub(crate) pending: &'a mut Pending,
     pub(crate) keys: &'a PopKeys,
 }
 
-impl Negotiated for PendingCall<'_> {
+impl Renewable for PendingCall<'_> {
     fn local_ufrag(&self) -> &str {
-        &self.setup.local_ufrag
+        &self.pending.setup.local_ufrag
     }
 
     fn is_restart(&self, remote: &Credentials) -> bool {
-        self.setup.is_restart(&remote.ufrag, &remote.password)
+        self.pending.setup.is_restart(&remote.ufrag, &remote.password)
     }
 
     fn offer(&mut self, offer: &Offer, with: &Renewal<'_>) -> Result<Renewed, OfferError> {
-        // The certificate is that of the key that made the ufrag, which is how the worker that claims the call finds it.
-        let restarts = offer.restarts(self.setup);
-        let ufrag = if restarts { &with.fresh.ufrag } else { &self.setup.local_ufrag };
-        let fingerprint = self.keys.identity(ufrag).map_or("", Identity::fingerprint);
-        let renewed = self.setup.renew(offer, &Renewal { fingerprint, ..*with })?;
-        *self.setup = renewed.setup.clone();
+        let fingerprint = self.keys.identity(self.pending.first_ufrag()).map_or("", Identity::fingerprint);
+        let renewed = self.pending.setup.renew(offer, &Renewal { fingerprint, ..*with })?;
+        self.pending.renew(&renewed);
         Ok(renewed)
     }
 
     fn fragment(&mut self, fragment: &Fragment, with: &Renewal<'_>) -> Option<Renewed> {
-        let renewed = self.setup.restart(fragment, with)?;
-        *self.setup = renewed.setup.clone();
+        let renewed = self.pending.setup.restart(fragment, with)?;
+        self.pending.renew(&renewed);
         Some(renewed)
     }
 }
@@ -140,7 +138,7 @@ pub(crate) struct Minting<'a> {
 
 /// Changes what is agreed.
 pub(crate) fn change(
-    call: &mut impl Negotiated,
+    call: &mut impl Renewable,
     versions: &Versions,
     minting: Minting<'_>,
     change: &Change,

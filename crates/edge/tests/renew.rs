@@ -6,9 +6,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::Rig;
+use common::{Rig, UNIX};
+use edge::directory::Command;
+use edge::keys::{KeySet, PopKeys};
 use edge::renew::{Change, Changed, Refusal};
-use link::ids::SessionId;
+use link::ids::{EdgeId, SessionId};
 use rtc::{Fragment, Offer};
 use str0m::change::{SdpAnswer, SdpOffer, SdpPendingOffer};
 
@@ -28,6 +30,28 @@ fn restart(rig: &mut Rig) -> (Change, SdpPendingOffer) {
     api.ice_restart(true);
     let (offer, pending) = api.apply().unwrap();
     (Change::Offer(Box::new(Offer::parse(&SdpOffer::to_sdp_string(&offer)).unwrap())), pending)
+}
+
+/// A call that no check claimed, changed as signaling does it.
+fn ask_unclaimed(rig: &Rig, keys: &PopKeys, session: SessionId, change: &Change) -> Changed {
+    let entry = rig.shared.directory.get(session).unwrap();
+    let dated = (EdgeId(1), session, rig.unix());
+    let changed = rig.shared.directory.change_pending(&entry, keys, dated, change, &rig.shared.candidates);
+    changed.expect("nobody claimed it").unwrap()
+}
+
+fn accept(rig: &mut Rig, pending: SdpPendingOffer, changed: Changed) {
+    let answer = SdpAnswer::from_sdp_string(&changed.answer.unwrap()).unwrap();
+    rig.client.rtc.sdp_api().accept_answer(pending, answer).unwrap();
+}
+
+fn connects(rig: &mut Rig) {
+    rig.run_until("connected, with a channel", Duration::from_secs(5), |rig| {
+        rig.client.connected && rig.client.channel.is_some()
+    });
+    assert_eq!(talk(rig, 20), 20);
+    let refused = edge::worker::Discard::Rtc(rtc::Discard::StunIntegrity);
+    assert_eq!(rig.workers[0].stats().discarded(refused), 0, "no check was refused");
 }
 
 /// Each 20 ms one frame with its number, `count` times; how many the client heard of it.
@@ -127,4 +151,103 @@ fn a_client_that_changes_its_network_misses_little() {
     let heard = talk(&mut rig, 100);
     assert!(heard >= 85, "{heard} of 100 frames: more than 300 ms are gone");
     assert_eq!(rig.workers[0].stats().claimed + rig.workers[1].stats().claimed, 1);
+}
+
+#[test]
+fn a_call_that_restarts_before_its_first_check_connects_though_the_answers_are_lost() {
+    let mut rig = Rig::new(1);
+    let id = rig.call("echo");
+    let keys = rig.shared.keys.current();
+    for number in 2..6 {
+        let (change, unanswered) = restart(&mut rig);
+        drop(unanswered);
+        assert_eq!(ask_unclaimed(&rig, &keys, id, &change).ice_session, number);
+    }
+    connects(&mut rig);
+    // The client still has the very first pair, and may restart once more.
+    let (change, pending) = restart(&mut rig);
+    let changed = ask(&mut rig, 0, id, &change).unwrap();
+    accept(&mut rig, pending, changed);
+    connects(&mut rig);
+}
+
+#[test]
+fn a_call_whose_last_answer_alone_is_lost_connects_by_the_one_before() {
+    let mut rig = Rig::new(1);
+    let id = rig.call("echo");
+    let keys = rig.shared.keys.current();
+    for _ in 0..3 {
+        let (change, pending) = restart(&mut rig);
+        let changed = ask_unclaimed(&rig, &keys, id, &change);
+        accept(&mut rig, pending, changed);
+    }
+    let (change, unanswered) = restart(&mut rig);
+    drop(unanswered);
+    assert!(ask_unclaimed(&rig, &keys, id, &change).restarted);
+    connects(&mut rig);
+}
+
+#[test]
+fn a_call_that_restarts_before_its_first_check_connects_by_the_new_credentials() {
+    let mut rig = Rig::new(1);
+    let id = rig.call("echo");
+    let keys = rig.shared.keys.current();
+    let (change, pending) = restart(&mut rig);
+    let changed = ask_unclaimed(&rig, &keys, id, &change);
+    accept(&mut rig, pending, changed);
+    connects(&mut rig);
+}
+
+/// The lines with ufrag and password.
+fn credentials(sdp: &str) -> [String; 2] {
+    ["a=ice-ufrag:", "a=ice-pwd:"].map(|name| {
+        let line = sdp.lines().find(|line| line.starts_with(name)).unwrap();
+        format!("{line}\r\n")
+    })
+}
+
+/// A set of two keys, and what of it signaling uses before and after the second one's time.
+fn rotated() -> [PopKeys; 2] {
+    let mut set = KeySet::make(UNIX).unwrap();
+    set.rotate(UNIX, 60, 3600).unwrap();
+    let keys = [UNIX, UNIX + 60].map(|now| PopKeys::new(&set, now).unwrap());
+    assert_ne!(keys[0].route().newest(), keys[1].route().newest());
+    keys
+}
+
+/// The page has the fingerprint of its first answer: a fragment names none.
+#[test]
+fn a_fragment_after_a_rotation_of_keys_keeps_the_certificate_of_the_call() {
+    let [before, after] = rotated();
+    let mut rig = Rig::with_keys(1, before);
+    let id = rig.call("echo");
+    // This stack neither writes nor reads fragments: the credentials of its offer make one, those of the answer go into
+    // the first one.
+    let mut api = rig.client.rtc.sdp_api();
+    api.ice_restart(true);
+    let (offer, pending) = api.apply().unwrap();
+    let fragment = credentials(&SdpOffer::to_sdp_string(&offer)).concat();
+    let change = Change::Fragment(Fragment::parse(&fragment).unwrap(), None);
+    let answer = ask_unclaimed(&rig, &after, id, &change).answer.unwrap();
+    assert!(!answer.contains("fingerprint"), "{answer}");
+    let (former, fresh) = (credentials(&rig.answer), credentials(&answer));
+    assert!(fresh[0].starts_with("a=ice-ufrag:R"), "of the newer key: {}", fresh[0]);
+    let answer = rig.answer.replace(&former[0], &fresh[0]).replace(&former[1], &fresh[1]);
+    rig.client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
+    rig.workers[0].handle_command(rig.now, Command::Keys(after));
+    connects(&mut rig);
+}
+
+#[test]
+fn an_offer_after_a_rotation_of_keys_keeps_the_certificate_of_the_call() {
+    let [before, after] = rotated();
+    let mut rig = Rig::with_keys(1, before.clone());
+    let id = rig.call("echo");
+    let (change, pending) = restart(&mut rig);
+    let changed = ask_unclaimed(&rig, &after, id, &change);
+    let fingerprint = before.identity("Q").unwrap().fingerprint();
+    assert!(changed.answer.as_ref().unwrap().contains(fingerprint));
+    rig.workers[0].handle_command(rig.now, Command::Keys(after));
+    accept(&mut rig, pending, changed);
+    connects(&mut rig);
 }

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use crate::sdp::Credentials;
 use crate::stun::{Check, IntegrityKey, Refusal, write_refusal, write_success_with};
 use crate::{Discard, Path};
+pub use credentials::FORMER_MAX;
 use credentials::Pairs;
 pub(crate) use paths::AMPLIFICATION;
 use paths::{Change, Checked, Paths};
@@ -120,6 +121,11 @@ impl Agent {
     /// Whether a check knows a valid password of ours. Changes nothing.
     pub(crate) fn is_authentic(&self, check: &Check<'_>) -> bool {
         self.pairs.is_authentic(check)
+    }
+
+    /// ICE restarted before there was an agent: these credentials of ours came before those that it was made with.
+    pub(crate) fn keep_former(&mut self, former: &[Credentials]) {
+        self.pairs.keep_former(former);
     }
 
     /// ICE restarts with these credentials of ours; the former ones stay valid for a while.

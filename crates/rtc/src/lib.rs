@@ -35,6 +35,7 @@ mod srtp;
 
 pub use discard::{Class, Discard, classify};
 pub use dtls::{Identity, IdentityMismatch};
+pub use ice::FORMER_MAX;
 pub use sdp::{
     Accepted, Candidate, ClientFacts, Credentials, Fragment, LocalDescription, Negotiated, Offer, OfferError, Renewal,
     Renewed, SctpInit, Setup, Snap,

@@ -141,6 +141,12 @@ impl Session {
         }
     }
 
+    /// Credentials of ours that were handed out before those of the setup, oldest first, [`crate::FORMER_MAX`] at most: the
+    /// client may check with any of them, as an answer of ours may have been lost. They go as after any ICE restart.
+    pub fn keep_former(&mut self, former: &[Credentials]) {
+        self.agent.keep_former(former);
+    }
+
     /// Whether a check knows a password of this session's that is valid. Changes nothing: for a driver that has to know before
     /// [`Session::handle_datagram`] does work for it.
     #[must_use]

@@ -173,6 +173,7 @@ fn answer(
     agree_on_events(&mut accepted.setup, call.dcid)?;
     let pending = Pending {
         setup: accepted.setup,
+        former: Vec::new(),
         call: CallInfo {
             model: model.to_owned(),
             // The edge has no use for it, and would keep as many as it has seats of its own.
@@ -246,7 +247,7 @@ pub(crate) fn ticket_pending(ticket: &Ticket, unix_seconds: u32, setup: Setup, a
     let session_config = if model == ECHO { String::new() } else { config };
     let terms = TicketTerms { expires: ticket.expires(), max_seconds: ticket.max_seconds(), tenant: ticket.tenant };
     let call = CallInfo { model, session_config, created_at: u64::from(unix_seconds), ticket: Some(terms) };
-    Pending { setup, call, seat }
+    Pending { setup, former: Vec::new(), call, seat }
 }
 
 fn note_snap(shared: &Shared, snap: Snap) {

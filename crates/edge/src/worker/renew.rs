@@ -7,7 +7,7 @@ use rtc::{Candidate, Credentials, Fragment, Offer, OfferError, Renewal, Renewed,
 
 use super::Worker;
 use super::client::Side;
-use crate::renew::{self, Change, Changed, Minting, Negotiated, Refusal};
+use crate::renew::{self, Change, Changed, Minting, Refusal, Renewable};
 use crate::seats::LOCAL;
 
 struct Running<'a> {
@@ -15,7 +15,7 @@ struct Running<'a> {
     session: &'a mut Session,
 }
 
-impl Negotiated for Running<'_> {
+impl Renewable for Running<'_> {
     fn local_ufrag(&self) -> &str {
         &self.session.agreed().local_ufrag
     }

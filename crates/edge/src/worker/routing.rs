@@ -305,15 +305,15 @@ impl Worker {
     /// Becomes the owner of an answered call, unless another worker was faster.
     fn claim(&mut self, now: Instant, id: SessionId, entry: &Entry) -> Option<Key> {
         let pending = self.directory.claim(entry, self.config.index)?;
-        let Pending { setup, call, seat } = *pending;
-        self.io.stats.snap += u64::from(setup.sctp.as_ref().is_some_and(|sctp| sctp.snap.is_some()));
-        let seed = self.seed();
-        let Some(identity) = self.keys.identity(&setup.local_ufrag) else {
+        let Some(identity) = self.keys.identity(pending.first_ufrag()).cloned() else {
             // Its key opened a token just before. Should it be gone all the same, so is the call.
             self.directory.remove(id);
             return None;
         };
-        let session = rtc::Session::new(now, setup, identity, self.config.session.clone(), seed);
+        let Pending { setup, former, call, seat } = *pending;
+        self.io.stats.snap += u64::from(setup.sctp.as_ref().is_some_and(|sctp| sctp.snap.is_some()));
+        let mut session = rtc::Session::new(now, setup, &identity, self.config.session.clone(), self.seed());
+        session.keep_former(&former);
         let side = if seat.transceiver() == LOCAL {
             Side::Echo(seat)
         } else {

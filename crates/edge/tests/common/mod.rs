@@ -185,6 +185,8 @@ pub(crate) struct Rig {
     /// Everything that workers put out, but hand-overs.
     pub(crate) outputs: Vec<Output>,
     pub(crate) handed_over: Vec<Vec<u8>>,
+    /// That of the last call.
+    pub(crate) answer: String,
     rng: StdRng,
 }
 
@@ -192,7 +194,12 @@ pub(crate) const UNIX: u32 = 1_800_000_000;
 
 impl Rig {
     pub(crate) fn new(workers: u32) -> Self {
-        let shared = shared(usize::try_from(workers).unwrap(), 10, Duration::from_secs(30));
+        Self::with_keys(workers, PopKeys::single(&[7; 32], rtc::Identity::generate()))
+    }
+
+    pub(crate) fn with_keys(workers: u32, keys: PopKeys) -> Self {
+        let directory = Directory::new(usize::try_from(workers).unwrap());
+        let shared = shared_of(EdgeId(1), directory, keys, 10, Duration::from_secs(30));
         let begin = Instant::now();
         let worker = |index| {
             let config =
@@ -204,7 +211,18 @@ impl Rig {
         let workers = (0..workers).map(worker).collect();
         let client = Client::new(begin, CLIENT.parse().unwrap());
         let rng = StdRng::seed_from_u64(1);
-        Self { begin, now: begin, shared, workers, client, arrival: 0, outputs: vec![], handed_over: vec![], rng }
+        Self {
+            begin,
+            now: begin,
+            shared,
+            workers,
+            client,
+            arrival: 0,
+            outputs: vec![],
+            handed_over: vec![],
+            answer: String::new(),
+            rng,
+        }
     }
 
     /// Transceivers that lease seats for `parrot`.
@@ -222,6 +240,7 @@ impl Rig {
         let request = CreateCall { offer: &offer, model: Some(model), ..CreateCall::default() };
         let created = create_call(&self.shared, self.now, self.unix(), &mut self.rng, request).unwrap();
         self.client.accept(&created.answer);
+        self.answer = created.answer;
         created.id
     }
 

@@ -13,7 +13,10 @@ use crate::stun::{Check, IntegrityKey};
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
 /// The newest, the last used, and one that was handed out in between.
-const PAIRS_MAX: usize = 3;
+const PAIRS_MAX: usize = FORMER_MAX + 1;
+
+/// Pairs that a session may begin with beside its newest ([`crate::Session::keep_former`]).
+pub const FORMER_MAX: usize = 2;
 
 /// The pairs that are valid. Never empty.
 #[derive(Debug)]
@@ -31,9 +34,22 @@ struct Pair {
     used: bool,
 }
 
+impl Pair {
+    fn of(credentials: &Credentials) -> Self {
+        Self { ufrag: credentials.ufrag.clone(), key: IntegrityKey::new(&credentials.password), used: false }
+    }
+}
+
 impl Pairs {
     pub(super) fn new(ufrag: &str, key: IntegrityKey) -> Self {
         Self { list: vec![Pair { ufrag: ufrag.to_owned(), key, used: false }], retire_at: None }
+    }
+
+    /// These were handed out before the only one so far, oldest first, and the client may have any of them. Of too many the
+    /// first ones stay.
+    pub(super) fn keep_former(&mut self, former: &[Credentials]) {
+        let room = PAIRS_MAX.saturating_sub(self.list.len());
+        self.list.splice(..0, former.iter().take(room).map(Pair::of));
     }
 
     /// ICE restarts: this pair is the newest from here on.
@@ -41,8 +57,7 @@ impl Pairs {
         if self.list.len() == PAIRS_MAX {
             self.list.remove(self.least_needed());
         }
-        let key = IntegrityKey::new(&fresh.password);
-        self.list.push(Pair { ufrag: fresh.ufrag.clone(), key, used: false });
+        self.list.push(Pair::of(fresh));
         self.retire_at = None;
     }
 
