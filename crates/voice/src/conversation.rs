@@ -117,7 +117,7 @@ impl Conversation {
     /// Backend output.
     pub fn handle_backend(&mut self, now: Instant, output: BackendOutput) {
         match output {
-            BackendOutput::Ready => {}
+            BackendOutput::Ready | BackendOutput::UserTranscript { .. } | BackendOutput::TurnVerdict(_) => {}
             BackendOutput::ResponseStarted { response } => self.refresh(now, response),
             BackendOutput::Audio { response, pcm } => self.reply_audio(now, response, &pcm),
             BackendOutput::Text { response, delta } => {

@@ -14,6 +14,7 @@
 pub mod babble;
 mod config;
 mod conversation;
+mod decision;
 mod ear;
 pub mod opus;
 mod outgoing;
@@ -26,9 +27,10 @@ pub mod vad;
 
 pub use config::{Config, ServerVad, TurnConfig};
 pub use conversation::{Conversation, Stats};
+pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
 pub use outgoing::OutgoingStats;
 pub use turn::State;
 pub use types::{
     BackendInput, BackendOutput, Event, FlushReason, MediaFrame, Output, Playout, ResponseId, TurnId, TurnTiming,
-    Utterance,
+    TurnVerdict, Utterance,
 };

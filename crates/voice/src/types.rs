@@ -1,5 +1,7 @@
 //! What goes into a conversation and what comes out. Sample positions and media times are 48 kHz.
 
+use crate::decision::Decision;
+
 /// One Opus packet of the user's, in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediaFrame<'a> {
@@ -98,12 +100,38 @@ pub enum BackendOutput {
         /// Which.
         response: ResponseId,
     },
+    /// Words of the user's. They count as evidence of an interruption that sound began; words alone interrupt nothing,
+    /// since those of the question often come while the answer plays.
+    UserTranscript {
+        /// More of the utterance, or all of it when `is_final`.
+        text: String,
+        /// The utterance is over; the next text belongs to another.
+        is_final: bool,
+    },
+    /// What it makes of the user's speech.
+    TurnVerdict(TurnVerdict),
     /// It failed.
     Fault {
         /// For people.
         message: String,
         /// Trying again may help.
         retryable: bool,
+    },
+}
+
+/// A backend's word on whose turn it is; probabilities from 0 to 1. It is evidence like any other: the rules for
+/// interruptions and the bounds on silence hold for it too.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TurnVerdict {
+    /// The user, silent now, has said all they want to say.
+    Complete {
+        /// That it is so.
+        probability: f32,
+    },
+    /// The user, speaking over the reply, wants the turn: below 0.5 it is a listener's sound.
+    Interruption {
+        /// That it is so.
+        probability: f32,
     },
 }
 
@@ -246,6 +274,13 @@ pub enum Event {
         response: ResponseId,
         /// For people.
         message: String,
+    },
+    /// Something was decided about turns.
+    Decision(Decision),
+    /// Audio arrives, and all of it has been digital zero for this long: a device that is open and gives nothing.
+    InputSilent {
+        /// How long.
+        ms: u64,
     },
 }
 

@@ -148,7 +148,11 @@ impl Dialogue {
     ) {
         match output {
             Output::Backend(input) => self.backend.handle(input),
-            Output::Event(event) => api.handle(input_of(event)),
+            Output::Event(event) => {
+                if let Some(input) = input_of(event) {
+                    api.handle(input);
+                }
+            }
             Output::Timing(timing) => {
                 if self.timings.len() == MAX_TIMINGS {
                     self.timings.pop_front();
@@ -240,8 +244,10 @@ fn turn_config(turn: TurnDetection) -> TurnConfig {
     TurnConfig { server_vad }
 }
 
-fn input_of(event: Event) -> Input {
-    match event {
+/// What the API is told of an event. `None`: nothing.
+fn input_of(event: Event) -> Option<Input> {
+    Some(match event {
+        Event::Decision(_) | Event::InputSilent { .. } => return None,
         Event::SpeechStarted { turn, audio_start_ms } => Input::SpeechStarted { turn: turn.0, audio_start_ms },
         Event::SpeechStopped { turn, audio_end_ms } => Input::SpeechStopped { turn: turn.0, audio_end_ms },
         Event::Committed { turn } => Input::Committed { turn: turn.0 },
@@ -262,7 +268,7 @@ fn input_of(event: Event) -> Input {
         Event::PlayoutCleared { response, played_end } => {
             Input::PlayoutCleared { response: response.0, played_end_ms: played_end / 48 }
         }
-    }
+    })
 }
 
 fn message(kind: transceiver_message::Kind) -> CallOutput {
