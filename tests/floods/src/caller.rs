@@ -28,6 +28,8 @@ const FORGED_EACH: u64 = 2;
 pub(crate) struct Heard {
     pub(crate) round_trips: Vec<u32>,
     pub(crate) sent: u64,
+    /// Datagrams that str0m refused.
+    pub(crate) foreign: u64,
     /// Callers add forged SRTP on their own 4-tuples.
     pub(crate) forge: bool,
 }
@@ -208,16 +210,18 @@ impl Caller {
         };
         let mut buffer = [0; 2048];
         let wake = timeout.min(until).max(Instant::now());
-        let input = match tokio::time::timeout_at(wake.into(), self.socket.recv_from(&mut buffer)).await {
-            Ok(received) => {
-                let (length, source) = received?;
-                let Ok(contents) = buffer[..length].try_into() else { return Ok(()) };
-                let receive = Receive { proto: Protocol::Udp, source, destination: self.local, contents };
-                Input::Receive(Instant::now(), receive)
-            }
-            Err(_) => Input::Timeout(Instant::now()),
+        let Ok(received) = tokio::time::timeout_at(wake.into(), self.socket.recv_from(&mut buffer)).await else {
+            self.rtc.handle_input(Input::Timeout(Instant::now()))?;
+            return Ok(());
         };
-        self.rtc.handle_input(input)?;
+        let (length, source) = received?;
+        let Ok(contents) = buffer[..length].try_into() else { return Ok(()) };
+        let receive = Receive { proto: Protocol::Udp, source, destination: self.local, contents };
+        if self.rtc.handle_input(Input::Receive(Instant::now(), receive)).is_err() {
+            // The kernel gives a port to the next call within milliseconds: the goodbye to the former one may still come, and
+            // a record of another association is to be dropped (RFC 9147 §4.5.2). A call of its own that breaks hears no more.
+            self.heard.borrow_mut().foreign += 1;
+        }
         Ok(())
     }
 

@@ -314,7 +314,8 @@ async fn cycles(count: u32) -> anyhow::Result<()> {
     let claimed = sum(&after, "fronthaul_edge_sessions_claimed_total");
     let (grown, base_kib) = (i64::try_from(rss)? - i64::try_from(base_rss)?, i64::try_from(base_rss)?);
     say(format_args!(
-        "{claimed} calls; {base_rss} KiB resident after the first {first}, {rss} at the end; {fds} descriptors"
+        "{claimed} calls; {base_rss} KiB resident after the first {first}, {rss} at the end; {fds} descriptors; {} datagrams of others",
+        heard.borrow().foreign
     ));
     // In few calls the allocator's own steps are most of what is seen; a leak of half a KiB per call shows all the same.
     let most = if count < 10_000 { 1024 } else { base_kib / 50 };
