@@ -7,7 +7,9 @@
 //! frame   := slot:varint | flags:u8 | epoch:u8 | seq:u16 | rtp_ts:u32 | age:u16 (10 us) | ext? | len:varint | payload
 //! heartbeat := flags:u8 | (clock32 | held:u32)?    0x01 congested, 0x02 echo follows
 //! ext     := len:u8 | (type:u8 | len:u8 | value)*    only with flag EXT; unknown types are skipped
-//! report  := slot:varint | epoch:u8 | utterance:varint | sent:varint | limit:varint | queue_ms:u16 | underruns:u16
+//! report  := slot:varint | epoch:u8 | utterance:varint | sent:varint | limit:varint | queue_ms:u16 | client?:1 underruns:15
+//!            | client?
+//! client  := len:u8 | flags:u8 | loss:u8 | rtt:varint | lost:varint | delay:varint?    0x01 transport-wide, 0x02 delay follows
 //! ```
 //!
 //! Integers are big endian, varints those of RFC 9000 §16. A batch that is cut short yields the entries before the cut.
@@ -17,11 +19,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::ids::{Slot, UtteranceId};
 
+mod client;
 mod heartbeat;
 mod repeat;
 #[cfg(test)]
 mod tests;
 
+pub use client::ClientView;
 pub use heartbeat::{Echo, Heartbeat};
 pub use repeat::{Previous, Seen};
 
@@ -42,6 +46,9 @@ const KIND_PLAYOUT: u8 = 4;
 const FLAG_MARKER: u8 = 0x10;
 const FLAG_EXT: u8 = 0x20;
 const EXT_AUDIO_LEVEL: u8 = 1;
+
+/// In the `underruns` of a report: its client part follows.
+const FLAG_CLIENT: u16 = 0x8000;
 
 /// Batches come out of blocks of this size, so that there is one allocation for at least 28 of them, and none when the
 /// former ones have been sent by then: 32 KiB / 1162 = 28.
@@ -83,8 +90,10 @@ pub struct PlayoutReport {
     pub limit: u64,
     /// Audio in the queue.
     pub queue_ms: u16,
-    /// Times the queue ran empty in this utterance.
+    /// Times the queue ran empty in this utterance; saturates at 32767 on the wire.
     pub underruns: u16,
+    /// What the edge knows of the client's end.
+    pub client: Option<ClientView>,
 }
 
 /// A received batch.
@@ -266,7 +275,8 @@ impl BatchWriter {
             + varint_len(report.utterance.0.into())
             + varint_len(sent)
             + varint_len(limit)
-            + 4;
+            + 4
+            + report.client.map_or(0, |client| client.bytes());
         if self.kind != KIND_PLAYOUT || !self.begin(bytes) {
             return false;
         }
@@ -277,7 +287,11 @@ impl BatchWriter {
         put_varint(out, sent);
         put_varint(out, limit);
         out.put_u16(report.queue_ms);
-        out.put_u16(report.underruns);
+        let flag = if report.client.is_some() { FLAG_CLIENT } else { 0 };
+        out.put_u16(report.underruns.min(!FLAG_CLIENT) | flag);
+        if let Some(client) = &report.client {
+            client.write(out);
+        }
         true
     }
 
@@ -385,7 +399,7 @@ impl<'a> Reader<'a> {
     }
 
     fn report(&mut self) -> Result<PlayoutReport, Drop> {
-        Ok(PlayoutReport {
+        let mut report = PlayoutReport {
             slot: Slot(self.varint32()?),
             epoch: self.u8()?,
             utterance: UtteranceId(self.varint32()?),
@@ -393,7 +407,13 @@ impl<'a> Reader<'a> {
             limit: self.varint()?,
             queue_ms: self.u16()?,
             underruns: self.u16()?,
-        })
+            client: None,
+        };
+        if report.underruns & FLAG_CLIENT != 0 {
+            report.underruns &= !FLAG_CLIENT;
+            report.client = Some(ClientView::read(self)?);
+        }
+        Ok(report)
     }
 
     fn take(&mut self, len: usize) -> Result<&'a [u8], Drop> {

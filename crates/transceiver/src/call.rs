@@ -170,6 +170,11 @@ impl Call {
                     self.stats.ignored_messages += 1;
                 }
             }
+            Some(edge_message::Kind::Reflex(reflex)) => {
+                if let Mode::Dialogue(dialogue) = &mut self.mode {
+                    dialogue.reflex(now, &reflex);
+                }
+            }
             Some(edge_message::Kind::OversizeFrame(frame)) => self.oversize(now, &frame),
             Some(edge_message::Kind::Closed(_)) => return self.end(),
             Some(edge_message::Kind::Connected(_)) => {}

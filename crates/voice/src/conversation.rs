@@ -170,7 +170,9 @@ impl Conversation {
                 }
             }
             Playout::Underrun { utterance } => self.outgoing.underrun(now, utterance),
-            Playout::Report { utterance, sent, limit } => self.outgoing.report(now, utterance, sent, Some(limit)),
+            Playout::Report { utterance, sent, limit, .. } => self.outgoing.report(now, utterance, sent, Some(limit)),
+            // It ends by itself.
+            Playout::Reflex { .. } => {}
         }
         self.settle(now);
     }
@@ -385,13 +387,13 @@ impl Conversation {
             }
             Action::Resume => {
                 self.outgoing.set_paused(now, false);
-                self.out.push_back(Output::Resume);
+                self.out.push_back(Output::Resume { from: None });
             }
             Action::Start { onset } => {
                 // The reply ended in the middle of the doubt: the edge must not stay paused.
                 if self.turns.take_paused() {
                     self.outgoing.set_paused(now, false);
-                    self.out.push_back(Output::Resume);
+                    self.out.push_back(Output::Resume { from: None });
                 }
                 self.start_turn(end, onset);
             }
@@ -543,7 +545,7 @@ impl Conversation {
         let paused = self.turns.take_paused();
         let flushed = self.outgoing.flush(now, reason, &mut self.out);
         if paused && !flushed {
-            self.out.push_back(Output::Resume);
+            self.out.push_back(Output::Resume { from: None });
         }
     }
 

@@ -184,7 +184,31 @@ pub enum Playout {
         sent: u64,
         /// Credit: send up to here.
         limit: u64,
+        /// The client's end of it, once the client said something.
+        client: Option<ClientView>,
     },
+    /// The edge paused by itself: the user's level rose. It goes on by itself unless it is told otherwise within a second.
+    Reflex {
+        /// Which.
+        utterance: Utterance,
+        /// On the wire so far.
+        sent: u64,
+    },
+}
+
+/// What the edge knows of the way to the client and of what the client plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientView {
+    /// Round trip between edge and client in microseconds; 0 until known.
+    pub rtt_us: u32,
+    /// From the arrival of a packet at the client to its sound, in microseconds.
+    pub delay_us: Option<u32>,
+    /// Item samples of the utterance that are known to be lost on the way to the client.
+    pub lost: u64,
+    /// Of what goes to the client, the part that is lost now, in 1/256.
+    pub loss: u8,
+    /// Told packet by packet (transport-wide feedback), not by receiver reports alone.
+    pub transport_wide: bool,
 }
 
 /// Why playout was cut.
@@ -337,7 +361,23 @@ pub enum Output {
     /// To the edge's playout.
     Pause,
     /// To the edge's playout.
-    Resume,
+    Resume {
+        /// None: with the first sample not sent. Else with the kept frame at or before this 48 kHz item sample; what is played
+        /// again counts nowhere.
+        from: Option<u64>,
+    },
+    /// To the edge: whether it may pause by itself when the user's level rises.
+    Reflex {
+        /// At all.
+        enabled: bool,
+        /// Not now: echo is suspected.
+        muted: bool,
+    },
+    /// To the edge: sound beside the conversation, played once and only while no utterance plays.
+    Clip {
+        /// One Opus packet of 20 ms each, at most 100.
+        frames: Vec<Vec<u8>>,
+    },
     /// To the edge's playout.
     Flush {
         /// And all before.

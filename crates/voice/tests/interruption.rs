@@ -12,7 +12,7 @@ fn pause(output: &Output) -> bool {
 }
 
 fn resume(output: &Output) -> bool {
-    matches!(output, Output::Resume)
+    matches!(output, Output::Resume { .. })
 }
 
 fn flush(output: &Output) -> bool {

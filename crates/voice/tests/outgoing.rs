@@ -88,12 +88,12 @@ fn frames_stop_at_the_credit_and_go_on_with_a_report() {
     reply.run_ms(100);
     assert_eq!(reply.frames, 50, "1000 ms ahead");
     let utterance = Utterance(1);
-    reply.playout(Playout::Report { utterance, sent: 4800, limit: 48_000 + 4800 });
+    reply.playout(Playout::Report { utterance, sent: 4800, limit: 48_000 + 4800, client: None });
     reply.run_ms(100);
     assert_eq!(reply.frames, 55);
     // An older report takes nothing back.
-    reply.playout(Playout::Report { utterance, sent: 0, limit: 960 });
-    reply.playout(Playout::Report { utterance, sent: 9600, limit: 48_000 + 9600 });
+    reply.playout(Playout::Report { utterance, sent: 0, limit: 960, client: None });
+    reply.playout(Playout::Report { utterance, sent: 9600, limit: 48_000 + 9600, client: None });
     reply.run_ms(100);
     assert_eq!(reply.frames, 60);
 }
@@ -136,7 +136,7 @@ fn a_cut_that_is_not_confirmed_is_where_playout_was_last_seen() {
     let mut reply = Reply::new();
     reply.say(16_000);
     reply.run_ms(30);
-    reply.playout(Playout::Report { utterance: Utterance(1), sent: 9600, limit: 57_600 });
+    reply.playout(Playout::Report { utterance: Utterance(1), sent: 9600, limit: 57_600, client: None });
     reply.conversation.clear_output(reply.now);
     reply.run_ms(2100);
     let cleared = Output::Event(Event::PlayoutCleared { response: reply.response, played_end: 9600 });

@@ -36,6 +36,7 @@ pub(crate) fn edge_message_name(message: &EdgeMessage) -> &'static str {
         Some(edge_message::Kind::ChannelClosed(_)) => "channel_closed",
         Some(edge_message::Kind::OversizeFrame(_)) => "oversize_frame",
         Some(edge_message::Kind::Closed(_)) => "client_closed",
+        Some(edge_message::Kind::Reflex(_)) => "reflex",
         Some(edge_message::Kind::Playout(effect)) => match effect.kind() {
             playout_effect::Kind::Unspecified => "unspecified",
             playout_effect::Kind::Started => "playout_started",
@@ -56,6 +57,8 @@ pub(crate) fn transceiver_message_name(message: &TransceiverMessage) -> &'static
         Some(transceiver_message::Kind::Resume(_)) => "resume",
         Some(transceiver_message::Kind::Flush(_)) => "flush",
         Some(transceiver_message::Kind::Close(_)) => "close",
+        Some(transceiver_message::Kind::Reflex(_)) => "reflex_settings",
+        Some(transceiver_message::Kind::Clip(_)) => "clip",
         None => "empty",
     }
 }

@@ -233,6 +233,8 @@ impl Worker {
                     remote.playout.resume(now);
                 }
             }
+            // Neither the reflex nor clips yet; without them nothing is lost.
+            Some(transceiver_message::Kind::Reflex(_) | transceiver_message::Kind::Clip(_)) => {}
             Some(transceiver_message::Kind::Flush(flush)) => {
                 if let Some(remote) = client.remote() {
                     remote.playout.flush(now, flush.up_to);

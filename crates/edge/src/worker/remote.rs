@@ -209,6 +209,7 @@ impl Remote {
                 limit: report.limit,
                 queue_ms: report.queue_ms,
                 underruns: report.underruns,
+                client: None,
             };
             io.report(now, self.transceiver(), &report);
         }

@@ -25,6 +25,7 @@ fn report() -> PlayoutReport {
         limit: 144_000,
         queue_ms: 980,
         underruns: 1,
+        client: None,
     }
 }
 
@@ -81,6 +82,38 @@ fn a_report_has_the_bytes_of_the_picture() {
     ];
     assert_eq!(batch[..], expected);
     assert_eq!(reports(&batch), [Ok(report())]);
+}
+
+#[test]
+fn the_client_part_of_a_report_has_the_bytes_of_the_picture_and_may_grow() {
+    let client = ClientView { rtt_us: 42_000, delay_us: Some(80_000), lost: 1920, loss: 13, transport_wide: true };
+    let full = PlayoutReport { client: Some(client), ..report() };
+    let mut writer = BatchWriter::playout();
+    assert!(writer.push_report(&full) && writer.push_report(&report()));
+    let batch = writer.take(1).to_vec();
+    let expected = [
+        0x03, 0xd4, 0x80, 1, // queue, client part follows and underruns
+        12, 3, 13, // its length, transport-wide and delay, loss
+        0x80, 0, 0xa4, 0x10, 0x47, 0x80, 0x80, 1, 0x38, 0x80, // round trip, lost, delay
+    ];
+    assert_eq!(batch[5 + 12..][..expected.len()], expected);
+    assert_eq!(reports(&batch), [Ok(full), Ok(report())]);
+    // A later release says more, at the end.
+    let mut longer = batch;
+    longer[5 + 12 + 4] += 2;
+    longer.splice(5 + 12 + expected.len()..5 + 12 + expected.len(), [7, 7]);
+    assert_eq!(reports(&longer), [Ok(full), Ok(report())]);
+    for cut in 5 + 12 + 4..5 + 12 + expected.len() + 2 {
+        assert_eq!(reports(&longer[..cut]), [Err(Drop::Truncated)], "cut at {cut}");
+    }
+}
+
+#[test]
+fn underruns_saturate_below_the_flag_of_the_client_part() {
+    let mut writer = BatchWriter::playout();
+    assert!(writer.push_report(&PlayoutReport { underruns: u16::MAX, ..report() }));
+    let batch = writer.take(0);
+    assert_eq!(reports(&batch), [Ok(PlayoutReport { underruns: 0x7fff, ..report() })]);
 }
 
 #[test]
@@ -252,7 +285,14 @@ fn every_frame_and_report_comes_back_as_it_went() {
                 sent: rng.random::<u64>() >> rng.random_range(2..64),
                 limit: rng.random::<u64>() >> rng.random_range(2..64),
                 queue_ms: rng.random(),
-                underruns: rng.random(),
+                underruns: rng.random_range(0..0x8000),
+                client: rng.random::<bool>().then(|| ClientView {
+                    rtt_us: rng.random::<u32>() >> rng.random_range(0..32),
+                    delay_us: rng.random::<bool>().then(|| rng.random()),
+                    lost: rng.random::<u64>() >> rng.random_range(2..64),
+                    loss: rng.random(),
+                    transport_wide: rng.random(),
+                }),
             })
             .collect();
         let mut writer = BatchWriter::playout();

@@ -6,10 +6,14 @@ use std::time::Instant;
 use link::datagram::PlayoutReport;
 use link::ids::UtteranceId;
 use link::proto::playout_effect::Kind;
-use link::proto::{Flush, Pause, PlayoutEffect, Resume, TransceiverMessage, UtteranceHeader, transceiver_message};
+use link::proto::{
+    Clip, Flush, Pause, PlayoutEffect, ReflexPause, ReflexSettings, Resume, TransceiverMessage, UtteranceHeader,
+    transceiver_message,
+};
 use realtime::{CancelReason, Command, CreateRefusal, Input, TurnDetection};
 use voice::{
-    Conversation, Event, FlushReason, MediaFrame, Output, Playout, ServerVad, TurnConfig, TurnTiming, Utterance,
+    ClientView, Conversation, Event, FlushReason, MediaFrame, Output, Playout, ServerVad, TurnConfig, TurnTiming,
+    Utterance,
 };
 
 use super::CallOutput;
@@ -34,13 +38,22 @@ pub(super) struct Dialogue {
     unfinished: Option<Instant>,
     /// The backend speaks without being asked, from the user's first frame on.
     unasked: bool,
+    last_clip: u32,
 }
 
 impl Dialogue {
     pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection, backend: Box<dyn Backend>) -> Self {
         let bitrate = config.bitrate;
         let conversation = Conversation::new(now, voice::Config { turn: turn_config(turn), ..config });
-        Self { conversation, bitrate, backend, timings: VecDeque::new(), unfinished: None, unasked: false }
+        Self {
+            conversation,
+            bitrate,
+            backend,
+            timings: VecDeque::new(),
+            unfinished: None,
+            unasked: false,
+            last_clip: 0,
+        }
     }
 
     /// The backend speaks from the user's first frame on; nothing interrupts it and no turn asks for an answer.
@@ -50,7 +63,7 @@ impl Dialogue {
         let vad = ServerVad { create_response: false, interrupt_response: false, ..vad };
         let turn = TurnConfig { server_vad: Some(vad) };
         let conversation = Conversation::new(now, voice::Config { turn, ..config });
-        Self { conversation, bitrate, backend, timings: VecDeque::new(), unfinished: None, unasked: true }
+        Self { conversation, bitrate, backend, timings: VecDeque::new(), unfinished: None, unasked: true, last_clip: 0 }
     }
 
     pub(super) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
@@ -78,7 +91,21 @@ impl Dialogue {
 
     pub(super) fn report(&mut self, now: Instant, report: &PlayoutReport) {
         let utterance = Utterance(report.utterance.0);
-        self.conversation.handle_playout(now, Playout::Report { utterance, sent: report.sent, limit: report.limit });
+        let client = report.client.map(|client| ClientView {
+            rtt_us: client.rtt_us,
+            delay_us: client.delay_us,
+            lost: client.lost,
+            loss: client.loss,
+            transport_wide: client.transport_wide,
+        });
+        let (sent, limit) = (report.sent, report.limit);
+        self.conversation.handle_playout(now, Playout::Report { utterance, sent, limit, client });
+    }
+
+    /// The edge paused playout by itself.
+    pub(super) fn reflex(&mut self, now: Instant, reflex: &ReflexPause) {
+        let utterance = Utterance(reflex.utterance);
+        self.conversation.handle_playout(now, Playout::Reflex { utterance, sent: reflex.sent });
     }
 
     pub(super) fn set_congested(&mut self, congested: bool) {
@@ -173,7 +200,16 @@ impl Dialogue {
                 outputs.push_back(CallOutput::UtteranceReset { utterance: UtteranceId(utterance.0) });
             }
             Output::Pause => outputs.push_back(message(transceiver_message::Kind::Pause(Pause {}))),
-            Output::Resume => outputs.push_back(message(transceiver_message::Kind::Resume(Resume {}))),
+            Output::Resume { from } => outputs.push_back(message(transceiver_message::Kind::Resume(Resume { from }))),
+            Output::Reflex { enabled, muted } => {
+                let settings = ReflexSettings { enabled, muted };
+                outputs.push_back(message(transceiver_message::Kind::Reflex(settings)));
+            }
+            Output::Clip { frames } => {
+                self.last_clip = self.last_clip.wrapping_add(1);
+                let clip = Clip { id: self.last_clip, frames };
+                outputs.push_back(message(transceiver_message::Kind::Clip(clip)));
+            }
             Output::Flush { up_to, reason } => {
                 let reason = match reason {
                     FlushReason::TurnDetected => "turn_detected",

@@ -275,6 +275,7 @@ impl Bench {
                 limit,
                 queue_ms: 0,
                 underruns: 0,
+                client: None,
             };
             self.call.handle_report(now, &report);
             self.drain();

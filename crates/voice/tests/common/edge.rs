@@ -91,7 +91,7 @@ impl Edge {
             Output::Frame { utterance, samples, payload } => Inbound::Frame(*utterance, *samples, payload.clone()),
             Output::UtteranceEnd { utterance } => Inbound::End(*utterance),
             Output::Pause => Inbound::Pause,
-            Output::Resume => Inbound::Resume,
+            Output::Resume { .. } => Inbound::Resume,
             Output::Flush { up_to, .. } => Inbound::Flush(*up_to),
             _ => return,
         };
@@ -116,7 +116,7 @@ impl Edge {
         if self.next_report.is_some_and(|due| due <= now) {
             self.next_report = self.utterance.as_ref().map(|_| now + REPORT);
             if let Some(Playing { id, sent, .. }) = self.utterance {
-                self.tell(now, Playout::Report { utterance: id, sent, limit: sent + 48_000 });
+                self.tell(now, Playout::Report { utterance: id, sent, limit: sent + 48_000, client: None });
             }
         }
         let mut news = Vec::new();
