@@ -368,7 +368,7 @@ impl Directory {
         let entry = Entry {
             owner: AtomicU32::new(UNCLAIMED),
             closing: AtomicBool::new(false),
-            key: IntegrityKey::new(&pending.setup.local_password),
+            key: IntegrityKey::new(pending.setup.local_password.expose()),
             pending: Mutex::new(Some(Box::new(pending))),
             versions: Versions::default(),
         };

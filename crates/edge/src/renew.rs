@@ -3,6 +3,7 @@
 //! A call that no worker has claimed yet lies with signaling, which answers by itself; any other is asked of its worker
 //! through its mailbox. Both do the same to different things, which is here.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use link::ids::{EdgeId, SessionId, TransceiverId};
@@ -36,7 +37,7 @@ pub enum Change {
 }
 
 /// What became of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Changed {
     /// Answer or fragment, to be sent back; `None`: there is nothing to say.
     pub answer: Option<String>,
@@ -44,6 +45,15 @@ pub struct Changed {
     pub restarted: bool,
     /// Number of its ICE session.
     pub ice_session: u32,
+}
+
+/// Without the answer, in which our password stands.
+impl fmt::Debug for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { answer: _, restarted, ice_session } = self;
+        let mut changed = f.debug_struct("Changed");
+        changed.field("restarted", restarted).field("ice_session", ice_session).finish_non_exhaustive()
+    }
 }
 
 /// Why nothing became of it. The call goes on as it was.
@@ -176,6 +186,6 @@ fn fresh(last: &str, minting: Minting<'_>) -> Option<Credentials> {
     let after = keys.open(last).map_or(0, |route| route.minted.saturating_add(1));
     let route = Route { edge, transceiver, session, minted: unix_seconds.max(after) };
     let ufrag = keys.seal(&route);
-    let password = keys.password(&ufrag)?;
+    let password = keys.password(&ufrag)?.into();
     Some(Credentials { ufrag, password })
 }

@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use link::ids::SessionId;
+use link::ids::{SessionId, TransceiverId};
 use link::route::ticket::{Ticket, model_id};
 
 use crate::directory::{Directory, Pending};
-use crate::seats::{Seat, Seats};
+use crate::seats::{LOCAL, Seat, Seats};
 use crate::worker::budget::source_key;
 
 /// Used tickets remembered. With 60 s of life that is 1000 calls per second, more than one edge sets up; at ~64 bytes they
@@ -56,6 +56,8 @@ pub enum Refusal {
     Expired,
     /// Its call was, and is over.
     Used,
+    /// It is for this edge's own calls, and of a run of the edge that is over: nobody knows whether it was used.
+    Restarted,
     /// What the client added says nothing that a call can come of.
     Facts,
     /// The transceiver that it names leases no seat.
@@ -72,8 +74,17 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every one, in the order of the counters.
-    pub const ALL: [Self; 8] =
-        [Self::Expired, Self::Used, Self::Facts, Self::NoSeat, Self::Model, Self::Config, Self::Full, Self::Draining];
+    pub const ALL: [Self; 9] = [
+        Self::Expired,
+        Self::Used,
+        Self::Restarted,
+        Self::Facts,
+        Self::NoSeat,
+        Self::Model,
+        Self::Config,
+        Self::Full,
+        Self::Draining,
+    ];
 
     /// The value of the metric's label `reason`, and `error.code` of a refused POST.
     #[must_use]
@@ -81,6 +92,7 @@ impl Refusal {
         match self {
             Self::Expired => "ticket_expired",
             Self::Used => "ticket_used",
+            Self::Restarted => "ticket_restarted",
             Self::Facts => "ticket_facts",
             Self::NoSeat => "ticket_no_seat",
             Self::Model => "ticket_model",
@@ -117,6 +129,8 @@ pub struct Tickets {
     terms: Terms,
     seats: Arc<Seats>,
     models: BTreeMap<u32, String>,
+    /// Tells this run of the edge from others.
+    run: u32,
     closed: AtomicBool,
     state: Mutex<State>,
     /// Handed out.
@@ -153,12 +167,13 @@ struct Config {
 }
 
 impl Tickets {
-    /// For calls of these models.
-    pub fn new<'a>(terms: Terms, seats: Arc<Seats>, models: impl IntoIterator<Item = &'a String>) -> Self {
+    /// For calls of these models. `run` tells this run of the edge from others: drawn by chance at the start.
+    pub fn new<'a>(terms: Terms, seats: Arc<Seats>, models: impl IntoIterator<Item = &'a String>, run: u32) -> Self {
         Self {
             terms,
             seats,
             models: models.into_iter().map(|model| (model_id(model), model.clone())).collect(),
+            run,
             closed: AtomicBool::new(false),
             state: Mutex::default(),
             issued: AtomicU64::new(0),
@@ -173,6 +188,25 @@ impl Tickets {
     #[must_use]
     pub fn terms(&self) -> Terms {
         self.terms
+    }
+
+    /// What a ticket says of its model. That a ticket was used is known to its transceiver also after a restart of the edge;
+    /// of those whose calls the edge answers itself nobody knows, so these are bound to this run, by the one field that
+    /// says nothing of such a call otherwise.
+    #[must_use]
+    pub fn model_field(&self, model: &str, transceiver: TransceiverId) -> u32 {
+        model_id(model) ^ self.mask(transceiver)
+    }
+
+    fn mask(&self, transceiver: TransceiverId) -> u32 {
+        if transceiver == LOCAL { self.run } else { 0 }
+    }
+
+    /// The model's name.
+    fn model_of(&self, ticket: &Ticket) -> Result<&String, Refusal> {
+        let transceiver = ticket.route.transceiver;
+        let unknown = if transceiver == LOCAL { Refusal::Restarted } else { Refusal::Model };
+        self.models.get(&(ticket.model ^ self.mask(transceiver))).ok_or(unknown)
     }
 
     /// No further calls.
@@ -223,6 +257,7 @@ impl Tickets {
         if now >= ticket.expires() {
             return Err(Refusal::Expired);
         }
+        self.model_of(ticket)?;
         if self.lock(now).used.contains(&ticket.route.session) {
             return Err(Refusal::Used);
         }
@@ -254,7 +289,7 @@ impl Tickets {
         if now >= ticket.expires() {
             return Err(Refusal::Expired);
         }
-        let model = self.models.get(&ticket.model).ok_or(Refusal::Model)?.clone();
+        let model = self.model_of(ticket)?.clone();
         let mut state = self.lock(now);
         if state.used.contains(&session) {
             return if directory.get(session).is_some() { Ok(Entered::Standing) } else { Err(Refusal::Used) };
@@ -328,20 +363,19 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use link::ids::{EdgeId, TransceiverId};
+    use link::ids::EdgeId;
     use link::route::Route;
 
     use super::*;
-    use crate::seats::LOCAL;
 
     fn office() -> Tickets {
         let terms = Terms { lifetime_seconds: 60, max_call_tens: 0 };
-        Tickets::new(terms, Seats::new(10), [&"echo".to_owned()])
+        Tickets::new(terms, Seats::new(10), [&"echo".to_owned()], 7)
     }
 
     fn ticket(session: u64) -> Ticket {
         let route = Route { edge: EdgeId(1), transceiver: LOCAL, session: SessionId(session), minted: 1000 };
-        Ticket { route, lifetime: 60, max_tens: 0, tenant: 0, model: model_id("echo"), has_config: true }
+        Ticket { route, lifetime: 60, max_tens: 0, tenant: 0, model: model_id("echo") ^ 7, has_config: true }
     }
 
     #[test]
@@ -385,9 +419,12 @@ mod tests {
             tickets.enter(&directory, ticket, 1000, Instant::now(), None, make)
         };
         assert_eq!(enter(&ticket(1)), Err(Refusal::Config));
-        assert_eq!(enter(&Ticket { model: 1, ..ticket(1) }), Err(Refusal::Model));
         let route = Route { transceiver: TransceiverId(9), ..ticket(1).route };
-        assert_eq!(enter(&Ticket { route, has_config: false, ..ticket(1) }), Err(Refusal::NoSeat));
+        assert_eq!(enter(&Ticket { model: 1, route, ..ticket(1) }), Err(Refusal::Model));
+        let elsewhere = Ticket { model: model_id("echo"), route, has_config: false, ..ticket(1) };
+        assert_eq!(enter(&elsewhere), Err(Refusal::NoSeat), "any run of the edge takes it");
+        let model = tickets.model_field("echo", LOCAL) ^ 1;
+        assert_eq!(enter(&Ticket { model, has_config: false, ..ticket(1) }), Err(Refusal::Restarted));
         tickets.close();
         assert_eq!(enter(&ticket(1)), Err(Refusal::Draining));
         assert_eq!(tickets.held(), (0, 0));

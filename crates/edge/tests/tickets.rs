@@ -9,13 +9,15 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use common::{CLIENT, Client, EDGE, Rig};
+use edge::renew::{Ask, Change, Changed};
 use edge::signaling::{CreateCall, Created, IssueTicket, Issued, Shown, create_call, issue_ticket};
 use edge::tickets::Refusal;
 use edge::worker::{CloseCause, Discard, Output};
-use link::ids::{SessionId, TransceiverId};
+use link::ids::{EdgeId, SessionId, TransceiverId};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rtc::{Candidate, ClientFacts, LocalDescription, Offer, Path, SctpInit};
+use rtc::{Candidate, ClientFacts, Fragment, LocalDescription, Offer, Path, SctpInit};
+use str0m::change::{SdpAnswer, SdpOffer};
 
 fn ticket(rig: &Rig, seed: u64, model: &str, session: Option<&str>) -> Issued {
     let asked = IssueTicket { model: Some(model), session_json: session, source: Some("192.0.2.9".parse().unwrap()) };
@@ -148,7 +150,7 @@ fn a_ticket_makes_one_call() {
     assert_eq!(discarded(&rig, Discard::Ticket(Refusal::Used)), before + 1);
     assert_nothing(&rig);
     // A POST fares no better.
-    let refused = post(&rig, &rig.client.offer(), &issued.ufrag, &issued.pwd).unwrap_err();
+    let refused = post(&rig, &rig.client.offer(), &issued.ufrag, issued.pwd.expose()).unwrap_err();
     assert_eq!((refused.status.as_u16(), refused.code), (409, "ticket_used"));
     assert_nothing(&rig);
 }
@@ -162,7 +164,7 @@ fn a_stale_ticket_makes_none() {
     click(&mut rig, &issued);
     rig.run_for(Duration::from_secs(2));
     assert!(discarded(&rig, Discard::Ticket(Refusal::Expired)) > 0 && !rig.client.connected);
-    let refused = post(&rig, &rig.client.offer(), &issued.ufrag, &issued.pwd).unwrap_err();
+    let refused = post(&rig, &rig.client.offer(), &issued.ufrag, issued.pwd.expose()).unwrap_err();
     assert_eq!((refused.status.as_u16(), refused.code), (410, "ticket_expired"));
     assert_nothing(&rig);
     assert_eq!(rig.shared.directory.tickets().unwrap().held(), (0, 0));
@@ -177,12 +179,10 @@ fn a_forged_ticket_and_a_wrong_password_leave_nothing() {
     rig.run_for(Duration::from_secs(1));
     assert!(discarded(&rig, Discard::ForgedRoute) > 0);
     rig.client = Client::new(rig.now, CLIENT.parse().unwrap());
-    click(&mut rig, &Issued { pwd: "0123456789abcdefghijklmn".to_owned(), ..issued.clone() });
+    click(&mut rig, &Issued { pwd: "0123456789abcdefghijklmn".into(), ..issued.clone() });
     rig.run_for(Duration::from_secs(1));
     assert!(discarded(&rig, Discard::Rtc(rtc::Discard::StunIntegrity)) > 0);
-    for (ufrag, pwd) in
-        [(&forged.ufrag, &issued.pwd), (&issued.ufrag, &"x".repeat(24)), (&String::new(), &String::new())]
-    {
+    for (ufrag, pwd) in [(&*forged.ufrag, issued.pwd.expose()), (&*issued.ufrag, &*"x".repeat(24)), ("", "")] {
         assert_eq!(post(&rig, &rig.client.offer(), ufrag, pwd).unwrap_err().code, "ticket_invalid");
     }
     assert_nothing(&rig);
@@ -223,7 +223,7 @@ fn the_post_of_the_same_offer_finds_the_call_that_a_check_made() {
     let ufrag = click(&mut rig, &issued);
     connect(&mut rig);
     for _ in 0..2 {
-        let posted = post(&rig, &rig.client.offer(), &ufrag, &issued.pwd).unwrap();
+        let posted = post(&rig, &rig.client.offer(), &ufrag, issued.pwd.expose()).unwrap();
         assert!(posted.standing && posted.id == id(&issued) && posted.answer.contains(&ufrag));
     }
     assert_eq!((rig.shared.seats.used(), rig.shared.directory.sessions()), (1, 1));
@@ -237,12 +237,15 @@ fn a_post_that_comes_late_or_at_the_edges_end_finds_the_call_that_a_check_made()
     let ufrag = click(&mut rig, &issued);
     connect(&mut rig);
     rig.run_for(Duration::from_secs(61));
-    assert!(post(&rig, &rig.client.offer(), &ufrag, &issued.pwd).unwrap().standing, "the ticket has expired");
+    assert!(post(&rig, &rig.client.offer(), &ufrag, issued.pwd.expose()).unwrap().standing, "the ticket has expired");
     let unused = ticket(&rig, 2, "echo", None);
     rig.shared.draining.store(true, Ordering::Relaxed);
     rig.shared.directory.tickets().unwrap().close();
-    assert!(post(&rig, &rig.client.offer(), &ufrag, &issued.pwd).unwrap().standing, "the edge stops");
-    assert_eq!(post(&rig, &rig.client.offer(), &unused.ufrag, &unused.pwd).unwrap_err().code, "ticket_draining");
+    assert!(post(&rig, &rig.client.offer(), &ufrag, issued.pwd.expose()).unwrap().standing, "the edge stops");
+    assert_eq!(
+        post(&rig, &rig.client.offer(), &unused.ufrag, unused.pwd.expose()).unwrap_err().code,
+        "ticket_draining"
+    );
     assert_eq!((rig.shared.seats.used(), rig.shared.directory.sessions()), (1, 1));
 }
 
@@ -260,13 +263,16 @@ fn a_post_that_says_other_than_the_ufrag_leaves_the_ticket_unused() {
     let issued = ticket(&rig, 1, "echo", None);
     for tamper in tampers {
         let (_, ufrag) = answer(&issued, &offer, Some(100), tamper);
-        assert_eq!(post(&rig, &offer, &ufrag, &issued.pwd).unwrap_err().code, "ticket_offer");
+        assert_eq!(post(&rig, &offer, &ufrag, issued.pwd.expose()).unwrap_err().code, "ticket_offer");
     }
-    assert_eq!(post(&rig, &offer, &format!("{}x", issued.ufrag), &issued.pwd).unwrap_err().code, "ticket_offer");
+    assert_eq!(
+        post(&rig, &offer, &format!("{}x", issued.ufrag), issued.pwd.expose()).unwrap_err().code,
+        "ticket_offer"
+    );
     assert_nothing(&rig);
     // The stream of the channel is told in the ufrag, so the query needs not say it.
     let (_, ufrag) = answer(&issued, &offer, Some(100), |_| ());
-    post(&rig, &offer, &ufrag, &issued.pwd).unwrap();
+    post(&rig, &offer, &ufrag, issued.pwd.expose()).unwrap();
     let entry = rig.shared.directory.get(id(&issued)).unwrap();
     let made = rig.shared.directory.claim(&entry, 0).unwrap();
     let sctp = made.setup.sctp.as_ref().unwrap();
@@ -279,9 +285,9 @@ fn a_check_finds_the_call_that_the_post_made() {
     let issued = ticket(&rig, 1, "echo", None);
     let offer = rig.client.offer();
     let ufrag = click(&mut rig, &issued);
-    let posted = post(&rig, &offer, &ufrag, &issued.pwd).unwrap();
+    let posted = post(&rig, &offer, &ufrag, issued.pwd.expose()).unwrap();
     assert!(!posted.standing);
-    assert!(post(&rig, &offer, &ufrag, &issued.pwd).unwrap().standing, "posted again");
+    assert!(post(&rig, &offer, &ufrag, issued.pwd.expose()).unwrap().standing, "posted again");
     assert_eq!(rig.shared.seats.used(), 1);
     connect(&mut rig);
     assert_eq!((count(&rig, |t| &t.by_check), count(&rig, |t| &t.by_post)), (0, 1));
@@ -292,7 +298,7 @@ fn a_check_finds_the_call_that_the_post_made() {
 fn a_post_whose_client_never_checks_gives_its_seat_back() {
     let rig = Rig::new(1);
     let issued = ticket(&rig, 1, "echo", None);
-    post(&rig, &rig.client.offer(), &issued.ufrag, &issued.pwd).unwrap();
+    post(&rig, &rig.client.offer(), &issued.ufrag, issued.pwd.expose()).unwrap();
     assert_eq!(rig.shared.seats.used(), 1);
     rig.shared.directory.expire(rig.now + Duration::from_secs(31));
     assert_nothing(&rig);
@@ -363,4 +369,121 @@ fn a_call_by_ticket_ends_at_its_limit() {
     rig.run_for(Duration::from_secs(4));
     assert!(rig.client.messages.last().unwrap().contains("session_expired"), "{:?}", rig.client.messages);
     assert_nothing(&rig);
+}
+
+/// The token can be seen on the wire; the password that belongs to it cannot.
+#[test]
+fn nothing_that_holds_a_password_shows_it() {
+    let rig = Rig::new(1);
+    let issued = ticket(&rig, 1, "echo", None);
+    let offer = rig.client.offer();
+    let (own, theirs) = (issued.pwd.expose(), "a-password-of-24-letters");
+    assert!(offer.contains(theirs) && serde_json::to_string(&issued).unwrap().contains(own), "the page is told");
+    let (answer, ufrag) = answer(&issued, &offer, None, |_| ());
+    assert!(answer.contains(own));
+    let ticket = Shown { ufrag: &ufrag, pwd: own };
+    let call = CreateCall { offer: &offer, ticket: Some(ticket), ..CreateCall::default() };
+    let change = Change::Offer(Box::new(Offer::parse(&offer).unwrap()));
+    let fragment = Fragment::parse(&format!("a=ice-ufrag:cli7\r\na=ice-pwd:{theirs}\r\n")).unwrap();
+    let (reply, _) = tokio::sync::oneshot::channel();
+    let ask = Ask { session: id(&issued), change: Change::Fragment(fragment, None), candidates: vec![], reply };
+    let changed = Changed { answer: Some(answer.clone()), restarted: true, ice_session: 2 };
+    let created = Created { id: id(&issued), answer, standing: false };
+    let shown = [
+        format!("{issued:?}"),
+        format!("{ticket:?}"),
+        format!("{call:?}"),
+        format!("{change:?}"),
+        format!("{ask:?}"),
+        format!("{changed:?}"),
+        format!("{created:#?}"),
+    ];
+    for text in shown {
+        assert!(!text.contains(own) && !text.contains(theirs), "{text}");
+    }
+    post(&rig, &offer, &ufrag, own).unwrap();
+    let entry = rig.shared.directory.get(id(&issued)).unwrap();
+    let pending = format!("{:?}", rig.shared.directory.claim(&entry, 0).unwrap());
+    assert!(pending.contains("local_password: [redacted]") && !pending.contains(own), "{pending}");
+}
+
+/// A restarted edge has forgotten which tickets were used, and nobody else knows of those for its own calls.
+#[test]
+fn a_restarted_edge_takes_no_ticket_for_its_own_calls_of_the_run_before() {
+    let mut rig = Rig::new(1);
+    let issued = ticket(&rig, 1, "echo", None);
+    let ufrag = click(&mut rig, &issued);
+    let check = first_check(&mut rig);
+    connect(&mut rig);
+    let (keys, offer) = (rig.shared.keys.current(), rig.client.offer());
+
+    let again = |run| {
+        let mut rig = Rig::of_run(1, keys.clone(), run);
+        let (now, unix) = (rig.now, rig.unix());
+        let path = Path::udp(EDGE.parse().unwrap(), CLIENT.parse().unwrap());
+        rig.workers[0].handle_datagram(now, unix, path, &mut check.clone());
+        rig
+    };
+    let rig = again(2);
+    assert_eq!(discarded(&rig, Discard::Ticket(Refusal::Restarted)), 1);
+    let refused = post(&rig, &offer, &ufrag, issued.pwd.expose()).unwrap_err();
+    assert_eq!((refused.status.as_u16(), refused.code), (409, "ticket_restarted"));
+    assert_nothing(&rig);
+    assert_eq!(again(1).shared.directory.sessions(), 1, "the same check would make a call in the run that issued it");
+}
+
+/// Tickets for transceivers outlive the edge: these know which were used.
+#[test]
+fn a_restarted_edge_takes_tickets_for_its_transceivers() {
+    let rig = Rig::new(1);
+    rig.lease(&[1]);
+    let issued = ticket(&rig, 1, "parrot", None);
+    let mut rig = Rig::of_run(1, rig.shared.keys.current(), 2);
+    rig.lease(&[1]);
+    click(&mut rig, &issued);
+    rig.run_for(Duration::from_millis(100));
+    assert_eq!(rig.shared.directory.sessions(), 1);
+}
+
+/// The page wrote the first answer itself; that of its later offer comes from the edge.
+#[test]
+fn a_later_offer_of_a_call_by_ticket_restarts_ice_whether_it_was_claimed_or_not() {
+    for claimed in [false, true] {
+        let mut rig = Rig::new(1);
+        let issued = ticket(&rig, 1, "echo", None);
+        let offer = rig.client.offer();
+        let ufrag = click(&mut rig, &issued);
+        if claimed {
+            connect(&mut rig);
+        }
+        assert_eq!(post(&rig, &offer, &ufrag, issued.pwd.expose()).unwrap().standing, claimed);
+        let mut api = rig.client.rtc.sdp_api();
+        api.ice_restart(true);
+        let (offer, pending) = api.apply().unwrap();
+        let change = Change::Offer(Box::new(Offer::parse(&SdpOffer::to_sdp_string(&offer)).unwrap()));
+        let (now, unix) = (rig.now, rig.unix());
+        let candidates = rig.shared.candidates.clone();
+        let changed = if claimed {
+            rig.workers[0].handle_change(now, unix, id(&issued), &change, &candidates).unwrap()
+        } else {
+            let entry = rig.shared.directory.get(id(&issued)).unwrap();
+            let dated = (EdgeId(1), id(&issued), unix);
+            let keys = rig.shared.keys.current();
+            rig.shared.directory.change_pending(&entry, &keys, dated, &change, &candidates).unwrap().unwrap()
+        };
+        assert!(changed.restarted);
+        let answer = changed.answer.unwrap();
+        let line = |name| answer.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        assert_eq!(line("a=fingerprint:"), issued.fingerprint);
+        assert!(!line("a=ice-ufrag:").contains(&issued.ufrag) && line("o=").contains(&issued.sdp_session));
+        rig.client.rtc.sdp_api().accept_answer(pending, SdpAnswer::from_sdp_string(&answer).unwrap()).unwrap();
+        connect(&mut rig);
+        rig.run_for(Duration::from_secs(20));
+        let before = rig.client.messages.len();
+        rig.client.say("by the new pair");
+        rig.run_for(Duration::from_millis(100));
+        assert_eq!(rig.client.messages.len(), before + 1, "claimed: {claimed}");
+        assert_eq!(rig.workers[0].stats().claimed, 1);
+        assert_eq!(discarded(&rig, Discard::Rtc(rtc::Discard::StunIntegrity)), 0);
+    }
 }

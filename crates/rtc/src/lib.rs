@@ -23,6 +23,7 @@ pub mod stun;
 mod discard;
 mod dtls;
 mod ice;
+mod password;
 #[cfg(test)]
 #[path = "../tests/stun/request.rs"]
 mod request;
@@ -36,6 +37,7 @@ mod srtp;
 pub use discard::{Class, Discard, classify};
 pub use dtls::{Identity, IdentityMismatch};
 pub use ice::FORMER_MAX;
+pub use password::Password;
 pub use sdp::{
     Accepted, Candidate, ClientFacts, Credentials, Fragment, LocalDescription, Negotiated, Offer, OfferError, Renewal,
     Renewed, SctpInit, Setup, Snap,

@@ -196,6 +196,16 @@ impl Association {
         self.send_limit = limit;
     }
 
+    /// A later offer listed channels: `listed` are to be open, `all` are those of the call by now.
+    pub(crate) fn agree(&mut self, now: Instant, all: &[Negotiated], listed: &[Negotiated]) {
+        self.negotiated = all.to_vec();
+        if self.up {
+            for agreed in listed {
+                self.open_agreed(now, agreed);
+            }
+        }
+    }
+
     /// A HEARTBEAT (RFC 9260 §3.3.5), which the client answers at once. `None` before there is an association.
     pub(crate) fn heartbeat(&self) -> Option<Vec<u8>> {
         self.header.map(heartbeat::packet)
@@ -352,7 +362,7 @@ impl Association {
                     }
                     self.outputs.push_back(Output::Packet(packet));
                 }
-                SocketEvent::OnConnected() => self.open_negotiated(),
+                SocketEvent::OnConnected() => self.open_negotiated(now),
                 SocketEvent::OnIncomingStreamReset(streams) => self.reset_by_client(now, &streams),
                 SocketEvent::OnStreamsResetPerformed(streams) | SocketEvent::OnStreamsResetFailed(streams) => {
                     for stream in streams {
@@ -370,20 +380,39 @@ impl Association {
     }
 
     /// The association stands. Messages of its first packet may be taken out before its event.
-    fn open_negotiated(&mut self) {
+    fn open_negotiated(&mut self, now: Instant) {
         if std::mem::replace(&mut self.up, true) {
             return;
         }
-        for agreed in &self.negotiated {
-            let channel = ChannelId(agreed.id);
-            if self.channels.add_negotiated(channel, agreed) {
-                self.outputs.push_back(Output::Opened { channel, label: agreed.label.clone() });
-            }
+        let negotiated = std::mem::take(&mut self.negotiated);
+        for agreed in &negotiated {
+            self.open_agreed(now, agreed);
+        }
+        self.negotiated = negotiated;
+    }
+
+    /// Opens a channel without DCEP, unless its stream carries one.
+    fn open_agreed(&mut self, now: Instant, agreed: &Negotiated) {
+        let channel = ChannelId(agreed.id);
+        if self.channels.add_negotiated(channel, agreed) {
+            self.outputs.push_back(Output::Opened { channel, label: agreed.label.clone() });
+            self.deliver_early(now, channel);
+        }
+    }
+
+    /// What came on a stream before its channel opened.
+    fn deliver_early(&mut self, now: Instant, channel: ChannelId) {
+        let early = std::mem::take(&mut self.early);
+        let (now_open, early) = early.into_iter().partition(|early: &Early| early.message.stream_id.0 == channel.0);
+        self.early = early;
+        let now_open: Vec<Early> = now_open;
+        for early in now_open {
+            self.deliver(now, early.message);
         }
     }
 
     fn message(&mut self, now: Instant, message: Message) -> Result<(), Discard> {
-        self.open_negotiated();
+        self.open_negotiated(now);
         if message.ppid == PPID_DCEP {
             return self.dcep(now, &message);
         }
@@ -412,14 +441,7 @@ impl Association {
         let ack = Message::new(message.stream_id, PPID_DCEP, channels::ACK.to_vec());
         // RFC 8832 §6: DCEP messages are reliable and ordered, whatever the channel is.
         self.call(now, |socket| drop(socket.send(ack, &SendOptions::default())));
-        let (now_open, early) = std::mem::take(&mut self.early)
-            .into_iter()
-            .partition(|early: &Early| early.message.stream_id == message.stream_id);
-        self.early = early;
-        let now_open: Vec<Early> = now_open;
-        for early in now_open {
-            self.deliver(now, early.message);
-        }
+        self.deliver_early(now, channel);
         if again { Err(Discard::DcepAgain) } else { Ok(()) }
     }
 

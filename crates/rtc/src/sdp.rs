@@ -37,9 +37,11 @@ mod renew;
 mod text;
 mod transport;
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::Password;
 pub use crate::sctp::snap::SnapState;
 pub use facts::{AudioFacts, ClientFacts};
 pub use fragment::Fragment;
@@ -126,7 +128,7 @@ pub struct LocalDescription {
     /// `a=ice-ufrag`: the route token.
     pub ufrag: String,
     /// `a=ice-pwd`.
-    pub password: String,
+    pub password: Password,
     /// SHA-256 fingerprint of the DTLS certificate, as in `a=fingerprint:sha-256 <this>`.
     pub fingerprint: String,
     /// Advertised addresses, in order of preference.
@@ -156,7 +158,7 @@ pub enum SctpInit {
 }
 
 /// The answer and what was agreed in it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Accepted {
     /// The answer's text, CRLF at the end.
     pub answer: String,
@@ -164,6 +166,14 @@ pub struct Accepted {
     pub setup: Setup,
     /// What became of `a=sctp-init`.
     pub snap: Snap,
+}
+
+/// Without the answer, in which our password stands.
+impl fmt::Debug for Accepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { answer: _, setup, snap } = self;
+        f.debug_struct("Accepted").field("setup", setup).field("snap", snap).finish_non_exhaustive()
+    }
 }
 
 /// What became of an offer's `a=sctp-init`.
@@ -214,13 +224,15 @@ pub struct AudioSetup {
 /// Negotiated data channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SctpSetup {
+    /// `a=mid` of the data channel line, if the offer had one.
+    pub mid: Option<String>,
     /// The client's `a=sctp-port`.
     pub remote_port: u16,
     /// The client's `a=max-message-size` in bytes; 65536 when absent; 0 = no limit.
     pub max_message_bytes: u64,
     /// The association, when SNAP set it up.
     pub snap: Option<SnapState>,
-    /// Channels that need no DCEP: at most [`NEGOTIATED_MAX`] of the offer's, and what the driver adds.
+    /// Channels that need no DCEP: what offers list, [`NEGOTIATED_CALL_MAX`] at most, and what the driver adds.
     pub negotiated: Vec<Negotiated>,
 }
 
@@ -228,12 +240,16 @@ impl SctpSetup {
     /// Without SNAP and without channels.
     #[must_use]
     pub fn new(remote_port: u16, max_message_bytes: u64) -> Self {
-        Self { remote_port, max_message_bytes, snap: None, negotiated: Vec::new() }
+        Self { mid: None, remote_port, max_message_bytes, snap: None, negotiated: Vec::new() }
     }
 }
 
 /// Most `a=dcmap` of one offer.
 pub const NEGOTIATED_MAX: usize = 16;
+
+/// Most streams that all offers of one call list: those of the first one, and as many later ones. 100 bytes each, as they are
+/// remembered for an association that has to begin anew.
+pub const NEGOTIATED_CALL_MAX: usize = 2 * NEGOTIATED_MAX;
 
 /// A channel that both sides know of before the association stands (RFC 8832 §1, RFC 8864 §5.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,11 +280,11 @@ pub struct Setup {
     /// Our ufrag: the route token, and what a client added to a ticket.
     pub local_ufrag: String,
     /// Our password.
-    pub local_password: String,
+    pub local_password: Password,
     /// The client's ufrag.
     pub remote_ufrag: String,
     /// The client's password, where its offer was seen: another one restarts ICE.
-    pub remote_password: Option<String>,
+    pub remote_password: Option<Password>,
     /// [`LocalDescription::session`].
     pub session: u64,
     /// Fingerprints of the client's certificate: all listed ones of a known hash must match (RFC 8122 §5.1).

@@ -110,7 +110,7 @@ impl Session {
     #[must_use]
     pub fn new(now: Instant, setup: Setup, identity: &Identity, config: Config, seed: [u8; 32]) -> Self {
         let timings = ice::Timings { setup: config.setup_timeout, consent: config.consent_timeout };
-        let key = IntegrityKey::new(&setup.local_password);
+        let key = IntegrityKey::new(setup.local_password.expose());
         let sctp =
             setup.sctp.as_ref().map(|sctp| Association::new(now, sctp, config.max_message_bytes, setup.dtls_active));
         let mut dtls = Dtls::new(now, setup.dtls_active, identity, setup.fingerprints.clone());
@@ -329,7 +329,10 @@ impl Session {
         }
         self.media.renew(&renewed.setup.audio);
         match (&mut self.sctp, &renewed.setup.sctp) {
-            (Some(sctp), Some(setup)) => sctp.set_send_limit(setup.max_message_bytes),
+            (Some(sctp), Some(setup)) => {
+                sctp.set_send_limit(setup.max_message_bytes);
+                sctp.agree(now, &setup.negotiated, &renewed.channels);
+            }
             (sctp @ None, Some(setup)) => {
                 let mut association =
                     Association::new(now, setup, self.config.max_message_bytes, self.agreed.dtls_active);

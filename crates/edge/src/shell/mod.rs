@@ -120,7 +120,8 @@ impl Edge {
         let directory = Directory::in_pop(workers, Pop::new(&peer_ids, net::clock::unix_micros()));
         let sends_dropped = Arc::new(AtomicU64::new(0));
         let seats = Seats::new(config.echo_seats);
-        directory.honor(Tickets::new(config.ticket_terms(), Arc::clone(&seats), config.models.values()));
+        let run = rand::random();
+        directory.honor(Tickets::new(config.ticket_terms(), Arc::clone(&seats), config.models.values(), run));
         let shared = Arc::new(Shared {
             edge: config.edge(),
             candidates: addresses

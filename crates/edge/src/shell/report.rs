@@ -77,7 +77,7 @@ impl Board {
             let transceiver = place.transceiver.0.to_string();
             gauge!("fronthaul_edge_seats_leased", "transceiver" => transceiver).set(f64::from(place.granted));
         }
-        for (discard, count) in Discard::all().zip(sums.stats.discards) {
+        for (discard, count) in Discard::all().zip(sums.stats.discards.0) {
             counter!("fronthaul_edge_discards_total", "reason" => discard.label()).absolute(count);
         }
         for (cause, count) in CloseCause::ALL.into_iter().zip(sums.stats.closed) {

@@ -1,6 +1,7 @@
 //! Answering a call, without I/O: choose the model and a seat, mint the route, answer the offer, enter the session.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -82,7 +83,7 @@ pub struct Counts {
 }
 
 /// A request for a call.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct CreateCall<'a> {
     /// The offer.
     pub offer: &'a str,
@@ -96,8 +97,18 @@ pub struct CreateCall<'a> {
     pub ticket: Option<Shown<'a>>,
 }
 
+/// Without the offer, in which the client's password stands.
+impl fmt::Debug for CreateCall<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offer: _, model, session_json, dcid, ticket } = self;
+        let mut call = f.debug_struct("CreateCall");
+        call.field("model", model).field("session_json", session_json).field("dcid", dcid).field("ticket", ticket);
+        call.finish_non_exhaustive()
+    }
+}
+
 /// An answered call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Created {
     /// Its id.
     pub id: SessionId,
@@ -105,6 +116,14 @@ pub struct Created {
     pub answer: String,
     /// The call was there before: its ticket brought it.
     pub standing: bool,
+}
+
+/// Without the answer, in which our password stands.
+impl fmt::Debug for Created {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, answer: _, standing } = self;
+        f.debug_struct("Created").field("id", id).field("standing", standing).finish_non_exhaustive()
+    }
 }
 
 /// Answers a call.
@@ -157,7 +176,7 @@ fn answer(
     let keys = shared.keys.current();
     let ufrag = keys.route().seal(&route);
     let unreadable = || internal("its route token cannot be read back");
-    let password = keys.route().password(&ufrag).ok_or_else(unreadable)?;
+    let password = keys.route().password(&ufrag).ok_or_else(unreadable)?.into();
     let fingerprint = keys.identity(&ufrag).ok_or_else(unreadable)?.fingerprint().to_owned();
     let mut accepted = offer.accept(&LocalDescription {
         ufrag,

@@ -4,6 +4,8 @@
 //! base64(HMAC-SHA1(secret, username)), as long as the expiry, in Unix seconds, lies ahead (draft-uberti-behave-turn-rest).
 //! So nothing that a page can read opens the server for longer than that, and nobody keeps a list of users.
 
+use std::fmt;
+
 use aws_lc_rs::hmac;
 use axum::http::{HeaderMap, HeaderValue, header};
 use base64::Engine as _;
@@ -36,7 +38,7 @@ enum Access {
 }
 
 /// One server, as `RTCIceServer` of the W3C's API has it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
 pub struct Granted {
     /// Where it is.
     pub urls: Vec<String>,
@@ -46,6 +48,14 @@ pub struct Granted {
     /// For TURN.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
+}
+
+/// Without the credential.
+impl fmt::Debug for Granted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { urls, username, credential: _ } = self;
+        f.debug_struct("Granted").field("urls", urls).field("username", username).finish_non_exhaustive()
+    }
 }
 
 impl IceServers {

@@ -1,15 +1,16 @@
 //! `POST /v1/realtime/tickets`: a ticket for an instant call, without I/O.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 
 use axum::http::StatusCode;
 use link::ids::SessionId;
 use link::route::Route;
-use link::route::ticket::{DEFAULT_TENANT, Derived, Ticket, model_id};
+use link::route::ticket::{DEFAULT_TENANT, Derived, Ticket};
 use rand::Rng;
-use rtc::{LocalDescription, SctpInit};
-use serde::Serialize;
+use rtc::{LocalDescription, Password, SctpInit};
+use serde::{Serialize, Serializer};
 
 use super::create::{ECHO, RETRY_AFTER, Shared, choose_model, internal, session_model};
 use super::error::ApiError;
@@ -32,7 +33,8 @@ pub struct Issued {
     /// What the answer's ufrag begins with.
     pub ufrag: String,
     /// The answer's `a=ice-pwd`.
-    pub pwd: String,
+    #[serde(serialize_with = "exposed")]
+    pub pwd: Password,
     /// The answer's `a=fingerprint`.
     pub fingerprint: String,
     /// The answer's `a=candidate` lines, without `a=`.
@@ -60,6 +62,11 @@ pub struct Issued {
     pub expires_in_ms: u64,
     /// Longest duration of the call, in seconds; 0 for no limit.
     pub max_call_seconds: u32,
+}
+
+/// For the page that asked.
+fn exposed<S: Serializer>(password: &Password, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(password.expose())
 }
 
 /// A request for a ticket.
@@ -100,7 +107,7 @@ pub fn issue_ticket(
         lifetime: terms.lifetime_seconds,
         max_tens: terms.max_call_tens,
         tenant: DEFAULT_TENANT,
-        model: model_id(model),
+        model: tickets.model_field(model, transceiver),
         has_config: config.is_some(),
     };
     let keys = shared.keys.current();
@@ -150,7 +157,7 @@ pub(crate) fn local_description(keys: &PopKeys, ufrag: &str) -> Option<LocalDesc
     let Derived { sctp_tag, sctp_tsn, ssrc, sdp_session } = keys.route().derive(ufrag)?;
     Some(LocalDescription {
         ufrag: ufrag.to_owned(),
-        password: keys.route().password(ufrag)?,
+        password: keys.route().password(ufrag)?.into(),
         fingerprint: keys.identity(ufrag)?.fingerprint().to_owned(),
         candidates: Vec::new(),
         session: sdp_session,
@@ -160,13 +167,19 @@ pub(crate) fn local_description(keys: &PopKeys, ufrag: &str) -> Option<LocalDesc
 }
 
 /// A ticket as a POST shows it: ufrag and password, so that whoever saw the ufrag in a check can do nothing with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shown<'a> {
     /// The ufrag of the answer that the page wrote: the ticket and what the page added. The ticket alone is as good, if the
     /// page adds what [`rtc::ClientFacts`] says.
     pub ufrag: &'a str,
     /// Its password.
     pub pwd: &'a str,
+}
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shown").field("ufrag", &self.ufrag).finish_non_exhaustive()
+    }
 }
 
 impl<'a> Shown<'a> {
@@ -196,7 +209,7 @@ pub(super) fn refused(tickets: &Tickets, refusal: crate::tickets::Refusal) -> Ap
     let (status, message) = match refusal {
         Refusal::Expired => (StatusCode::GONE, "The ticket has expired; connect without it."),
         Refusal::Used => (StatusCode::CONFLICT, "The ticket was used, and its call is over; connect without it."),
-        Refusal::Facts | Refusal::Model | Refusal::Config => {
+        Refusal::Restarted | Refusal::Facts | Refusal::Model | Refusal::Config => {
             (StatusCode::CONFLICT, "This edge no longer knows what the ticket refers to; connect without it.")
         }
         Refusal::NoSeat | Refusal::Full | Refusal::Draining => {

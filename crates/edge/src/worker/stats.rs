@@ -131,11 +131,21 @@ impl CloseCause {
     }
 }
 
+/// By [`Discard::all`]. A type of its own, as arrays of more than 32 have no `Default`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Discards(pub [u64; Discard::COUNT]);
+
+impl Default for Discards {
+    fn default() -> Self {
+        Self([0; Discard::COUNT])
+    }
+}
+
 /// Counters of one worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// By [`Discard::all`].
-    pub discards: [u64; Discard::COUNT],
+    /// Of datagrams dropped.
+    pub discards: Discards,
     /// By [`CloseCause::ALL`].
     pub closed: [u64; CAUSES.len()],
     /// Sessions claimed.
@@ -191,7 +201,7 @@ pub struct Stats {
 impl Stats {
     /// Counts a drop.
     pub(crate) fn discard(&mut self, discard: Discard) {
-        self.discards[discard.index()] += 1;
+        self.discards.0[discard.index()] += 1;
     }
 
     /// Counts an end.
@@ -204,7 +214,7 @@ impl Stats {
     /// Adds another worker's counts.
     pub fn add(&mut self, other: &Self) {
         let sum = |into: &mut [u64], from: &[u64]| into.iter_mut().zip(from).for_each(|(to, n)| *to += n);
-        sum(&mut self.discards, &other.discards);
+        sum(&mut self.discards.0, &other.discards.0);
         sum(&mut self.closed, &other.closed);
         self.claimed += other.claimed;
         self.snap += other.snap;
@@ -235,13 +245,13 @@ impl Stats {
     /// Drops of one kind.
     #[must_use]
     pub fn discarded(&self, discard: Discard) -> u64 {
-        self.discards[discard.index()]
+        self.discards.0[discard.index()]
     }
 
     /// Drops of all kinds.
     #[must_use]
     pub fn discarded_total(&self) -> u64 {
-        self.discards.iter().sum()
+        self.discards.0.iter().sum()
     }
 }
 
@@ -281,7 +291,7 @@ mod tests {
         for cause in CloseCause::ALL {
             stats.close(cause);
         }
-        assert!(stats.discards.iter().all(|n| *n == 1));
+        assert!(stats.discards.0.iter().all(|n| *n == 1));
         assert!(stats.closed.iter().all(|n| *n == 1));
     }
 }

@@ -154,10 +154,21 @@ pub(crate) fn shared_of(
     echo_seats: u32,
     setup_timeout: Duration,
 ) -> Arc<Shared> {
+    shared_of_run(edge, directory, keys, echo_seats, setup_timeout, 1)
+}
+
+fn shared_of_run(
+    edge: EdgeId,
+    directory: Arc<Directory>,
+    keys: PopKeys,
+    echo_seats: u32,
+    setup_timeout: Duration,
+    run: u32,
+) -> Arc<Shared> {
     let models = BTreeMap::from(["echo", "parrot"].map(|name| (name.to_owned(), name.to_owned())));
     let seats = Seats::new(echo_seats);
     let terms = Terms { lifetime_seconds: 60, max_call_tens: 60 };
-    directory.honor(Tickets::new(terms, Arc::clone(&seats), models.values()));
+    directory.honor(Tickets::new(terms, Arc::clone(&seats), models.values(), run));
     Arc::new(Shared {
         edge,
         candidates: vec![rtc::Candidate::udp(EDGE.parse().unwrap())],
@@ -198,8 +209,13 @@ impl Rig {
     }
 
     pub(crate) fn with_keys(workers: u32, keys: PopKeys) -> Self {
+        Self::of_run(workers, keys, 1)
+    }
+
+    /// An edge that was started so often: its tickets know.
+    pub(crate) fn of_run(workers: u32, keys: PopKeys, run: u32) -> Self {
         let directory = Directory::new(usize::try_from(workers).unwrap());
-        let shared = shared_of(EdgeId(1), directory, keys, 10, Duration::from_secs(30));
+        let shared = shared_of_run(EdgeId(1), directory, keys, 10, Duration::from_secs(30), run);
         let begin = Instant::now();
         let worker = |index| {
             let config =

@@ -47,7 +47,7 @@ pub struct Ticket {
     pub max_tens: u16,
     /// Whose call it is.
     pub tenant: u16,
-    /// The model, by [`model_id`].
+    /// The model, by [`model_id`]. Of a call that the edge answers itself, what this edge makes of it.
     pub model: u32,
     /// The edge keeps a config under the session's id.
     pub has_config: bool,

@@ -36,7 +36,7 @@ struct Pair {
 
 impl Pair {
     fn of(credentials: &Credentials) -> Self {
-        Self { ufrag: credentials.ufrag.clone(), key: IntegrityKey::new(&credentials.password), used: false }
+        Self { ufrag: credentials.ufrag.clone(), key: IntegrityKey::new(credentials.password.expose()), used: false }
     }
 }
 

@@ -437,10 +437,10 @@ fn replays_from_many_addresses_displace_neither_the_client_nor_its_downlink() {
 /// A pair of ours after the first, and a check that uses it.
 fn fresh(number: u32) -> (Credentials, Vec<u8>) {
     let credentials =
-        Credentials { ufrag: format!("fresh{number}"), password: format!("another password {number:05}") };
+        Credentials { ufrag: format!("fresh{number}"), password: format!("another password {number:05}").into() };
     let username = format!("{}:cli", credentials.ufrag);
     let check = Request::empty().with(USERNAME, username.as_bytes());
-    let check = check.integrity(&credentials.password).fingerprint().bytes();
+    let check = check.integrity(credentials.password.expose()).fingerprint().bytes();
     (credentials, check)
 }
 

@@ -91,9 +91,10 @@ impl Channels {
         Some(String::from_utf8_lossy(&open.label).into_owned())
     }
 
-    /// Adds a channel that both sides agreed on; `false` when it is there or the table is full.
+    /// Adds a channel that both sides agreed on; `false` when the stream carries one or the table is full.
     pub(super) fn add_negotiated(&mut self, channel: ChannelId, agreed: &Negotiated) -> bool {
-        if self.streams.len() >= CHANNELS_MAX || self.streams.contains_key(&channel) {
+        let full = self.streams.len() >= CHANNELS_MAX && !self.streams.contains_key(&channel);
+        if full || self.open(channel).is_some() {
             return false;
         }
         let Negotiated { unordered, max_retransmissions, lifetime, .. } = *agreed;

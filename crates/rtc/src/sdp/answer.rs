@@ -55,6 +55,7 @@ pub(super) fn write(offer: &Offer, local: &LocalDescription, terms: Terms) -> Ac
                 (snap, state) = sctp_init(data, &local.sctp_init);
                 answer.data(line, data, state.as_ref().map(|state| &*state.init));
                 setup.sctp = Some(SctpSetup {
+                    mid: line.mid.clone(),
                     remote_port: data.port,
                     max_message_bytes: data.max_message_bytes,
                     snap: state,
@@ -253,7 +254,7 @@ impl Answer<'_> {
     fn transport(&mut self) {
         let LocalDescription { ufrag, password, fingerprint, .. } = self.local;
         self.line(format_args!("a=ice-ufrag:{ufrag}"));
-        self.line(format_args!("a=ice-pwd:{password}"));
+        self.line(format_args!("a=ice-pwd:{}", password.expose()));
         self.line(format_args!("a=fingerprint:sha-256 {fingerprint}"));
         self.line(format_args!("a=setup:{}", self.terms.role.name()));
         if self.terms.sped && !self.offer.transport.sped.is_empty() {

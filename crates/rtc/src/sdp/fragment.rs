@@ -15,6 +15,8 @@ pub struct Fragment {
     pub credentials: Option<Credentials>,
     /// `a=group`, to be repeated in the answer.
     group: Option<String>,
+    /// Kind and `a=mid` of its lines that have one.
+    mids: Vec<(String, String)>,
 }
 
 impl Fragment {
@@ -34,13 +36,19 @@ impl Fragment {
         };
         let (ufrag, password) = (credential("ice-ufrag", "a=ice-ufrag")?, credential("ice-pwd", "a=ice-pwd")?);
         let credentials = match (ufrag, password) {
-            (Some(ufrag), Some(password)) => Some(Credentials { ufrag, password }),
+            (Some(ufrag), Some(password)) => Some(Credentials { ufrag, password: password.into() }),
             (None, None) => None,
             (Some(_), None) => return Err(OfferError::whole("a=ice-pwd", "is missing", "send it beside a=ice-ufrag")),
             (None, Some(_)) => return Err(OfferError::whole("a=ice-ufrag", "is missing", "send it beside a=ice-pwd")),
         };
         let group = description.session.iter().find(|attribute| attribute.name == "group");
-        Ok(Self { credentials, group: group.map(|group| group.value.to_owned()) })
+        let mids = description.media.iter().filter_map(|media| Some((media.kind.to_owned(), media.mid()?.to_owned())));
+        Ok(Self { credentials, group: group.map(|group| group.value.to_owned()), mids: mids.collect() })
+    }
+
+    /// A page that wrote the first answer itself told no mid, but its fragment has it.
+    fn mid(&self, kind: &str) -> Option<&str> {
+        self.mids.iter().find(|(other, _)| other == kind).map(|(_, mid)| mid.as_str())
     }
 }
 
@@ -66,19 +74,24 @@ impl Setup {
         if let Some(group) = &fragment.group {
             line(format_args!("a=group:{group}"));
         }
-        match &self.audio {
-            Some(audio) => {
+        let (kind, mid) = match (&self.audio, &self.sctp) {
+            (Some(audio), _) => {
                 line(format_args!("m=audio 9 UDP/TLS/RTP/SAVPF {}", audio.opus));
-                if let Some(mid) = &audio.mid {
-                    line(format_args!("a=mid:{mid}"));
-                }
+                ("audio", audio.mid.as_deref())
             }
-            None => line(format_args!("m=application 9 UDP/DTLS/SCTP webrtc-datachannel")),
+            (None, sctp) => {
+                line(format_args!("m=application 9 UDP/DTLS/SCTP webrtc-datachannel"));
+                ("application", sctp.as_ref().and_then(|sctp| sctp.mid.as_deref()))
+            }
+        };
+        // RFC 8840 §9: a line of a fragment is found by its mid.
+        if let Some(mid) = mid.or_else(|| fragment.mid(kind)) {
+            line(format_args!("a=mid:{mid}"));
         }
         line(format_args!("a=ice-ufrag:{}", fresh.ufrag));
-        line(format_args!("a=ice-pwd:{}", fresh.password));
+        line(format_args!("a=ice-pwd:{}", fresh.password.expose()));
         answer::candidates(with.candidates, with.ice_session + 1, line);
-        Some(Renewed { answer: text, setup, restarted: true })
+        Some(Renewed { answer: text, setup, restarted: true, channels: Vec::new() })
     }
 }
 

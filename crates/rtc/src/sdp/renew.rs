@@ -5,14 +5,20 @@
 //!
 //! * restart ICE: with other credentials than the last one's the answer has other ones of ours;
 //! * change the direction of the audio, its payload types and its extensions;
-//! * add what the call did not have: audio, data channels, lines that are refused;
+//! * add what the call did not have: audio, data channels, negotiated ones among them, lines that are refused;
 //!
 //! and is refused as a whole, with the call going on as it was, when it names another certificate, asks for the other
 //! DTLS role, or takes away or renames a line in use.
 
+use std::fmt;
+
 use super::offer::{Offer, Verdict};
 use super::transport::Role;
-use super::{Accepted, Candidate, LocalDescription, OfferError, SctpInit, Setup, answer};
+use super::{
+    Accepted, Candidate, LocalDescription, NEGOTIATED_CALL_MAX, Negotiated, OfferError, SctpInit, SctpSetup, Setup,
+    answer,
+};
+use crate::Password;
 
 /// What the edge brings to the answer of a later offer.
 #[derive(Debug, Clone, Copy)]
@@ -35,11 +41,11 @@ pub struct Credentials {
     /// `a=ice-ufrag`.
     pub ufrag: String,
     /// `a=ice-pwd`.
-    pub password: String,
+    pub password: Password,
 }
 
 /// A later offer's answer.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Renewed {
     /// The answer's text, CRLF at the end.
     pub answer: String,
@@ -47,6 +53,16 @@ pub struct Renewed {
     pub setup: Setup,
     /// ICE restarts: the answer has the fresh credentials.
     pub restarted: bool,
+    /// The channels that the offer lists (RFC 8864 §6.6): those that are not open are to be opened.
+    pub channels: Vec<Negotiated>,
+}
+
+/// Without the answer, in which our password stands.
+impl fmt::Debug for Renewed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { answer: _, setup, restarted, channels: _ } = self;
+        f.debug_struct("Renewed").field("setup", setup).field("restarted", restarted).finish_non_exhaustive()
+    }
 }
 
 impl Offer {
@@ -61,6 +77,21 @@ impl Offer {
     /// Whether its data channel line says nothing of SNAP.
     fn offers_no_init(&self) -> bool {
         !self.lines.iter().any(|line| matches!(&line.verdict, Verdict::Data(data) if data.sctp_init.is_some()))
+    }
+}
+
+impl SctpSetup {
+    /// Its negotiated channels and these. What an offer leaves out stays as it is: a channel is closed by the reset of its
+    /// stream, and browsers list none (RFC 8864 §6.6). What it lists anew replaces what was said of the stream before.
+    fn with(&self, channels: &[Negotiated]) -> Vec<Negotiated> {
+        let mut all = self.negotiated.clone();
+        for channel in channels {
+            match all.iter_mut().find(|agreed| agreed.id == channel.id) {
+                Some(agreed) => agreed.clone_from(channel),
+                None => all.push(channel.clone()),
+            }
+        }
+        all
     }
 }
 
@@ -99,18 +130,19 @@ impl Setup {
             ice_session: with.ice_session + u32::from(restarted),
         };
         let Accepted { answer, mut setup, .. } = answer::write(offer, &local, terms);
+        let channels = setup.sctp.as_ref().map(|sctp| sctp.negotiated.clone()).unwrap_or_default();
         if let Some((renewed, agreed)) = setup.sctp.as_mut().zip(self.sctp.as_ref()) {
             if offer.offers_no_init() {
                 renewed.snap.clone_from(&agreed.snap);
             }
-            renewed.negotiated.clone_from(&agreed.negotiated);
+            renewed.negotiated = agreed.with(&channels);
         }
-        Ok(Renewed { answer, setup, restarted })
+        Ok(Renewed { answer, setup, restarted, channels })
     }
 
     /// Whether these credentials of the client's begin another ICE session than the one agreed (RFC 8839 §4.4.1.1.1).
     #[must_use]
-    pub fn is_restart(&self, ufrag: &str, password: &str) -> bool {
+    pub fn is_restart(&self, ufrag: &str, password: &Password) -> bool {
         self.remote_ufrag != ufrag || self.remote_password.as_ref().is_some_and(|agreed| agreed != password)
     }
 
@@ -155,6 +187,13 @@ impl Setup {
             let fix = "keep the data channel line as it was: its association goes on";
             match data {
                 None => return Err(OfferError::whole("m=application", "of this call is missing or unusable", fix)),
+                Some(line)
+                    if agreed.with(&line.negotiated).len() > agreed.negotiated.len().max(NEGOTIATED_CALL_MAX) =>
+                {
+                    let problem = format!("lists more than {NEGOTIATED_CALL_MAX} streams with those of earlier offers");
+                    let fix = "open further channels in band, without a=dcmap";
+                    return Err(OfferError::whole("a=dcmap", &problem, fix));
+                }
                 Some(line) if line.port != agreed.remote_port => {
                     return Err(OfferError::whole("a=sctp-port", "is not that of this call", fix));
                 }

@@ -2,6 +2,7 @@
 
 use super::text::{Attribute, Media, find};
 use super::{Fingerprint, OfferError};
+use crate::Password;
 
 /// RFC 8839 §5.4: ice-ufrag and ice-pwd have at most 256 characters.
 const CREDENTIAL_MAX: usize = 256;
@@ -18,7 +19,7 @@ pub(super) struct Transport {
     /// The client's `a=ice-ufrag`.
     pub(super) ufrag: String,
     /// Its `a=ice-pwd`, which a lite agent never needs; another one restarts ICE.
-    pub(super) password: String,
+    pub(super) password: Password,
     pub(super) fingerprints: Vec<Fingerprint>,
     pub(super) role: Role,
     /// The offer leaves the choice of roles.
@@ -58,7 +59,7 @@ impl Transport {
         let (role, sped) = role(inherited("setup"), sped(session, media))?;
         Ok(Self {
             ufrag: ufrag.to_owned(),
-            password: password.to_owned(),
+            password: password.into(),
             fingerprints: fingerprints(session, media)?,
             role,
             actpass: inherited("setup").is_some_and(|setup| setup.value == "actpass"),

@@ -60,7 +60,7 @@ fn chromiums_offer_makes_this_setup() {
         local_ufrag: local().ufrag,
         local_password: local().password,
         remote_ufrag: "4ZcD".to_owned(),
-        remote_password: Some("2/1muCWoOi3uLifh0NuRHlUj".to_owned()),
+        remote_password: Some("2/1muCWoOi3uLifh0NuRHlUj".into()),
         session: local().session,
         fingerprints: vec![Fingerprint { hash: "sha-256".to_owned(), digest: DIGEST.to_vec() }],
         dtls_active: true,
@@ -76,7 +76,7 @@ fn chromiums_offer_makes_this_setup() {
             ssrc: 12345,
             cname: "fedcba9876543210".to_owned(),
         }),
-        sctp: Some(SctpSetup::new(5000, 262_144)),
+        sctp: Some(SctpSetup { mid: Some("1".to_owned()), ..SctpSetup::new(5000, 262_144) }),
     };
     assert_eq!(accepted.setup, expected);
 }

@@ -10,6 +10,7 @@ mod facts;
 mod hostile;
 mod interop;
 mod offers;
+mod redacted;
 mod renew;
 mod sctp;
 mod transport;

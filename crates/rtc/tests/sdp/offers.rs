@@ -38,7 +38,7 @@ a=rtpmap:96 VP8/90000
 pub(crate) fn local() -> LocalDescription {
     LocalDescription {
         ufrag: "routetoken".to_owned(),
-        password: "0123456789abcdefghijkl".to_owned(),
+        password: "0123456789abcdefghijkl".into(),
         fingerprint: "AA:BB".to_owned(),
         candidates: vec![
             Candidate::udp("198.51.100.1:3478".parse().unwrap()),

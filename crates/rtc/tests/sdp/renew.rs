@@ -7,7 +7,7 @@ use crate::offers::{
 };
 
 fn fresh() -> Credentials {
-    Credentials { ufrag: "fresh".to_owned(), password: "another-password-of-24-b".to_owned() }
+    Credentials { ufrag: "fresh".to_owned(), password: "another-password-of-24-b".into() }
 }
 
 fn renew(setup: &Setup, offer: &str) -> Result<Renewed, OfferError> {
@@ -145,6 +145,48 @@ a=end-of-candidates
     assert_eq!(renewed.answer, crlf(expected));
     assert_eq!((renewed.setup.local_ufrag.as_str(), renewed.setup.remote_ufrag.as_str()), ("fresh", "ysXw"));
     assert!(renewed.setup.restart(&fragment, &with).is_none(), "the same again is none");
+}
+
+/// What the answer to a fragment says of its line.
+fn restarted(setup: &Setup, fragment: &str) -> String {
+    let fresh = fresh();
+    let with = Renewal { fingerprint: "", candidates: &[], version: 2, ice_session: 1, fresh: &fresh };
+    setup.restart(&Fragment::parse(fragment).unwrap(), &with).unwrap().answer
+}
+
+#[test]
+fn the_answer_to_a_fragment_names_its_line_by_mid() {
+    let head: String =
+        AUDIO.lines().take_while(|line| !line.starts_with("m=")).map(|line| format!("{line}\n")).collect();
+    let data = accept(&format!("{head}{DATA}")).setup;
+    let answer = restarted(&data, "a=ice-ufrag:ysXw\r\na=ice-pwd:vw5LmwG4y/e6dPP/zAP9Gp5k\r\n");
+    assert!(answer.contains("m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\na=mid:d\r\n"), "{answer}");
+
+    // A page that connected by a ticket told no mid.
+    let chromium = accept(&crlf(CHROMIUM)).setup;
+    let audio = rtc::sdp::AudioSetup { mid: None, ..chromium.audio.clone().unwrap() };
+    let told = Setup { audio: Some(audio), ..chromium };
+    assert!(restarted(&told, RESTART).contains("m=audio 9 UDP/TLS/RTP/SAVPF 111\r\na=mid:0\r\n"));
+    let other = RESTART.replace("m=audio 9 UDP/TLS/RTP/SAVPF 111", "m=application 9 UDP/DTLS/SCTP webrtc-datachannel");
+    assert!(!restarted(&told, &other).contains("a=mid"), "not by that of another line");
+}
+
+/// 16 of one offer, and as many later ones.
+#[test]
+fn the_streams_that_all_offers_of_a_call_list_are_bounded() {
+    let maps = |ids: std::ops::Range<u16>| ids.map(|id| format!("a=dcmap:{id}\n")).collect::<String>();
+    let head: String =
+        AUDIO.lines().take_while(|line| !line.starts_with("m=")).map(|line| format!("{line}\n")).collect();
+    let offer = |ids| format!("{head}{DATA}{}", maps(ids));
+    let first = accept(&offer(0..16)).setup;
+    let second = renew(&first, &offer(16..32)).unwrap();
+    assert_eq!(second.channels.len(), 16);
+    let setup = second.setup;
+    assert_eq!(setup.sctp.as_ref().unwrap().negotiated.len(), 32);
+    let refused = renew(&setup, &offer(31..33)).unwrap_err();
+    assert_eq!(refused.attribute, "a=dcmap");
+    let again = renew(&setup, &offer(0..16)).unwrap();
+    assert_eq!(again.setup, Setup { remote_password: again.setup.remote_password.clone(), ..setup });
 }
 
 /// libwebrtc stays on a pair that may be dead for seconds, but leaves it at once for one that costs less.

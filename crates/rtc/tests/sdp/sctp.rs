@@ -12,7 +12,7 @@ fn offer(data: &str) -> String {
 #[test]
 fn port_and_limit_are_read() {
     let accepted = accept(&offer(&format!("{}a=max-message-size:100000\n", DATA.replace("5000", "5001"))));
-    assert_eq!(accepted.setup.sctp, Some(SctpSetup::new(5001, 100_000)));
+    assert_eq!(accepted.setup.sctp, Some(SctpSetup { mid: Some("d".to_owned()), ..SctpSetup::new(5001, 100_000) }));
     assert!(section(&accepted.answer, 1).contains(&"a=sctp-port:5000"), "ours, not the client's");
     assert!(section(&accepted.answer, 1).contains(&"a=max-message-size:262144"));
 }
@@ -108,7 +108,7 @@ fn a_later_offer_gets_the_first_answers_init_or_none() {
 fn another_init_in_a_later_offer_is_not_answered_by_the_former_one() {
     let of = |init: &str| offer(&format!("{DATA}a=sctp-init:{init}\n"));
     let first = accept(&of(INIT));
-    let fresh = rtc::Credentials { ufrag: "fresh".to_owned(), password: "another-password-of-24-b".to_owned() };
+    let fresh = rtc::Credentials { ufrag: "fresh".to_owned(), password: "another-password-of-24-b".into() };
     let with = rtc::Renewal { fingerprint: "AA:BB", candidates: &[], version: 2, ice_session: 1, fresh: &fresh };
     let renew = |later: &str| first.setup.renew(&rtc::Offer::parse(later).unwrap(), &with).unwrap();
     for (later, kept) in [

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use rtc::{ChannelId, Event, MessageKind, SendMessageError};
+use rtc::{Candidate, ChannelId, Credentials, Event, MessageKind, Offer, Renewal, SendMessageError};
+use str0m::change::SdpOffer;
+use str0m::channel::ChannelConfig;
 
-use crate::pair::{Pair, Plan};
+use crate::pair::{Pair, Plan, server_address};
 
 /// Sends back what comes, until `count` messages came.
 fn echo(pair: &mut Pair, count: usize) -> Vec<(MessageKind, Vec<u8>)> {
@@ -116,6 +118,71 @@ fn close_when_the_client_closes_them() {
     assert!(pair.server_event(|event| *event == Event::ChannelClosed { channel }).is_some());
     let refused = pair.server.send_message(pair.sim.now(), channel, MessageKind::Text, b"late");
     assert_eq!(refused, Err(SendMessageError::NotOpen));
+}
+
+/// A later offer that lists these streams too, given to the session.
+fn renew(pair: &mut Pair, dcmaps: &str) {
+    let mut change = pair.client.sdp_api();
+    change.ice_restart(true);
+    let (offer, unanswered) = change.apply().unwrap();
+    drop(unanswered);
+    let text = SdpOffer::to_sdp_string(&offer) + dcmaps;
+    assert_eq!(text.matches("m=").count(), 2, "the data channel line is the last one: {text}");
+    let fresh = Credentials { ufrag: "fresh".to_owned(), password: "another-password-of-24-b".into() };
+    let candidates = [Candidate::udp(server_address())];
+    let with = Renewal { fingerprint: "", candidates: &candidates, version: 2, ice_session: 1, fresh: &fresh };
+    let answered = pair.server.handle_offer(pair.sim.now(), &Offer::parse(&text).unwrap(), &with).unwrap().answer;
+    assert_eq!(answered.matches("a=dcmap:").count(), dcmaps.matches("a=dcmap:").count());
+}
+
+fn opened(pair: &Pair) -> Vec<(u16, String)> {
+    let opened = pair.server_events.iter().filter_map(|(_, event)| match event {
+        Event::ChannelOpened { channel, label } => Some((channel.0, label.clone())),
+        _ => None,
+    });
+    opened.skip(1).collect()
+}
+
+#[test]
+fn those_that_a_later_offer_lists_open_at_once_and_once() {
+    let mut pair = Pair::open(Plan::default());
+    let tools = ChannelConfig { label: "tools".to_owned(), negotiated: Some(7), ..ChannelConfig::default() };
+    let theirs = pair.client.direct_api().create_data_channel(tools);
+    renew(&mut pair, "a=dcmap:7 label=\"tools\"\r\n");
+    pair.run(Duration::from_secs(1));
+    assert_eq!(opened(&pair), [(7, "tools".to_owned())]);
+    pair.server.send_message(pair.sim.now(), ChannelId(7), MessageKind::Text, b"to the client").unwrap();
+    assert!(pair.client.channel(theirs).unwrap().write(false, b"to the server").unwrap());
+    pair.run(Duration::from_secs(1));
+    assert_eq!(received(&pair), [(false, b"to the client".to_vec())]);
+    let (kind, data) = (MessageKind::Text, b"to the server".to_vec());
+    assert!(
+        pair.server_event(|event| *event == Event::Message { channel: ChannelId(7), kind, data: data.clone() })
+            .is_some()
+    );
+    // Listed again, and with another one; then left out.
+    renew(&mut pair, "a=dcmap:7 label=\"tools\"\r\na=dcmap:9 label=\"more\"\r\n");
+    renew(&mut pair, "");
+    pair.run(Duration::from_secs(1));
+    assert_eq!(opened(&pair)[1..], [(9, "more".to_owned())]);
+    assert!(pair.server_event(|event| matches!(event, Event::ChannelClosed { .. })).is_none());
+}
+
+#[test]
+fn one_that_was_closed_opens_again_when_a_later_offer_lists_it() {
+    let mut pair = Pair::open(Plan::default());
+    let tools = || ChannelConfig { label: "tools".to_owned(), negotiated: Some(7), ..ChannelConfig::default() };
+    let theirs = pair.client.direct_api().create_data_channel(tools());
+    renew(&mut pair, "a=dcmap:7 label=\"tools\"\r\n");
+    pair.run(Duration::from_secs(1));
+    pair.client.direct_api().close_data_channel(theirs);
+    pair.run(Duration::from_secs(1));
+    assert!(pair.server_event(|event| *event == Event::ChannelClosed { channel: ChannelId(7) }).is_some());
+    renew(&mut pair, "");
+    assert_eq!(opened(&pair).len(), 1, "not by an offer that is silent about it");
+    renew(&mut pair, "a=dcmap:7 label=\"tools\"\r\n");
+    pair.run(Duration::from_secs(1));
+    assert_eq!(opened(&pair).len(), 2);
 }
 
 fn channel(pair: &Pair) -> ChannelId {

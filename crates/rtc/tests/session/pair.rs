@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rtc::{
-    Candidate, Config, Discard, Event, Identity, Input, LocalDescription, Offer, OutgoingFrame, Path, Session, Setup,
+    Candidate, Config, Discard, Event, Identity, Input, LocalDescription, Negotiated, Offer, OutgoingFrame, Path,
+    Session, Setup,
 };
 use sim::{Conditions, Sim, Step, WireId};
 use str0m::change::{SdpAnswer, SdpOffer};
-use str0m::channel::ChannelId;
+use str0m::channel::{ChannelConfig, ChannelId};
 use str0m::config::DtlsVersion;
 use str0m::format::Codec;
 use str0m::media::{Direction, MediaKind, Mid, Pt};
@@ -33,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) version: DtlsVersion,
     /// The client offers SNAP.
     pub(crate) snap: bool,
+    /// The stream of the client's channel, which both sides know of without DCEP.
+    pub(crate) negotiated: Option<u16>,
     /// Changes the answer on its way to the client.
     pub(crate) strip: fn(&str) -> String,
     pub(crate) seed: u64,
@@ -50,6 +53,7 @@ impl Default for Plan {
             active: true,
             version: DtlsVersion::Auto,
             snap: false,
+            negotiated: None,
             strip: str::to_owned,
             seed: SEED,
             wire,
@@ -106,7 +110,9 @@ impl Pair {
         client.add_local_candidate(str0m::Candidate::host(client_address(), "udp").unwrap());
         let mut change = client.sdp_api();
         let mid = change.add_media(MediaKind::Audio, Direction::SendRecv, None, None, None);
-        let channel = change.add_channel("oai-events".to_owned());
+        let label = "oai-events".to_owned();
+        let negotiated = plan.negotiated;
+        let channel = change.add_channel_with_config(ChannelConfig { label, negotiated, ..ChannelConfig::default() });
         let (offer, pending) = change.apply().unwrap();
         let mut offer = SdpOffer::to_sdp_string(&offer);
         if !plan.active {
@@ -116,7 +122,7 @@ impl Pair {
         let identity = Identity::generate();
         let local = LocalDescription {
             ufrag: "routetoken".to_owned(),
-            password: "a-password-of-22-bytes".to_owned(),
+            password: "a-password-of-22-bytes".into(),
             fingerprint: identity.fingerprint().to_owned(),
             candidates: vec![Candidate::udp(server_address())],
             session: 1,
@@ -125,6 +131,9 @@ impl Pair {
         };
         let mut accepted = Offer::parse(&offer).unwrap().accept(&local);
         assert_eq!(accepted.setup.dtls_active, plan.active);
+        if let Some(id) = plan.negotiated {
+            accepted.setup.sctp.as_mut().unwrap().negotiated.push(Negotiated::reliable(id, "oai-events"));
+        }
         (plan.tamper)(&mut accepted.setup);
         let answer = SdpAnswer::from_sdp_string(&(plan.strip)(&accepted.answer)).unwrap();
         client.sdp_api().accept_answer(pending, answer).unwrap();

@@ -21,7 +21,8 @@ fn a_certificate_that_the_offer_does_not_name() {
 
 #[test]
 fn a_password_that_the_answer_does_not_give() {
-    let mut pair = Pair::new(Plan { tamper: |setup| setup.local_password.push('x'), ..Plan::default() });
+    let mut pair =
+        Pair::new(Plan { tamper: |setup| setup.local_password = "another password".into(), ..Plan::default() });
     pair.run(Duration::from_secs(2));
     assert_eq!(pair.server_events, []);
     assert!(!pair.discards.is_empty());

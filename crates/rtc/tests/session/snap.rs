@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rtc::{Event, MessageKind, Negotiated, Snap};
+use rtc::{Event, MessageKind, Snap};
 
 use crate::pair::{DELAY, Pair, Plan};
 
@@ -53,12 +53,19 @@ fn a_client_that_waits_for_an_init_gets_it_although_snap_was_answered() {
 
 #[test]
 fn the_server_speaks_first_on_a_negotiated_channel() {
-    let tamper = |setup: &mut rtc::Setup| {
-        setup.sctp.as_mut().unwrap().negotiated.push(Negotiated::reliable(100, "oai-events"));
-    };
-    let mut pair = Pair::new(Plan { snap: true, tamper, ..Plan::default() });
+    let mut pair = Pair::new(Plan { snap: true, negotiated: Some(100), ..Plan::default() });
     pair.until(Duration::from_secs(5), |pair| pair.server_event(opened).is_some());
     assert_eq!(pair.server_event(opened), pair.server_event(connected));
     let now = pair.sim.now();
     pair.server.send_message(now, rtc::ChannelId(100), MessageKind::Text, b"session.created").unwrap();
+    let (channel, sent) = (pair.channel, pair.sim.elapsed());
+    let heard = |pair: &Pair| {
+        let data = pair.client_events.iter().find_map(|(at, event)| match event {
+            str0m::Event::ChannelData(data) if data.id == channel => Some((*at, data.data.clone())),
+            _ => None,
+        });
+        data.map(|(at, data)| (at, String::from_utf8(data).unwrap()))
+    };
+    pair.until(Duration::from_secs(5), |pair| heard(pair).is_some());
+    assert_eq!(heard(&pair), Some((sent + DELAY, "session.created".to_owned())), "its first message, one way later");
 }

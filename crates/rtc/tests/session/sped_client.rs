@@ -418,7 +418,7 @@ fn setup(fingerprint: &str, sped: bool, active: bool) -> Setup {
     );
     let local = LocalDescription {
         ufrag: LOCAL_UFRAG.to_owned(),
-        password: PASSWORD.to_owned(),
+        password: PASSWORD.into(),
         fingerprint: "AA:BB".to_owned(),
         candidates: vec![Candidate::udp(server_address())],
         session: 1,
