@@ -115,8 +115,15 @@ pub enum Input {
     PlayoutCleared {
         /// Which.
         response: u64,
-        /// How much of the item the client was sent.
-        played_end_ms: u64,
+    },
+    /// Its item ends early.
+    Truncated {
+        /// Which.
+        response: u64,
+        /// The item's end.
+        audio_end_ms: u64,
+        /// What was said up to there. `None`: the model gives no words.
+        transcript: Option<String>,
     },
     /// [`Command::CreateResponse`] was refused.
     CreateRefused(CreateRefusal),

@@ -133,7 +133,8 @@ impl Session {
             Input::ResponseFailed { response, message } => self.close(response, Status::Failed(message)),
             Input::PlayoutStarted { response } => self.playout_started(response),
             Input::PlayoutStopped { response } => self.playout_stopped(response),
-            Input::PlayoutCleared { response, played_end_ms } => self.playout_cleared(response, played_end_ms),
+            Input::PlayoutCleared { response } => self.playout_cleared(response),
+            Input::Truncated { response, audio_end_ms, .. } => self.truncated(response, audio_end_ms),
             Input::CreateRefused(refusal) => {
                 self.creating = None;
                 let error = match refusal {
@@ -343,7 +344,7 @@ impl Session {
 
     /// A cut is told whether or not a first packet had left: the client may wait for the answer to its clear. A cut of a
     /// response that is still being made ends the making first: what it would yet say is not heard.
-    fn playout_cleared(&mut self, number: u64, played_end_ms: u64) {
+    fn playout_cleared(&mut self, number: u64) {
         if self.responses.iter().any(|response| response.number == number && response.is_active()) {
             self.close(number, Status::Cancelled(CancelReason::ClientCancelled));
         }
@@ -353,10 +354,15 @@ impl Session {
             }
             response.playout = Playout::Over;
             session.emit("output_audio_buffer.cleared", json!({"response_id": response.id}));
+        });
+    }
+
+    fn truncated(&mut self, number: u64, audio_end_ms: u64) {
+        self.with_known(number, |session, response| {
             if let Some(item) = &response.item {
                 session.emit(
                     "conversation.item.truncated",
-                    json!({"item_id": item.id, "content_index": 0, "audio_end_ms": played_end_ms}),
+                    json!({"item_id": item.id, "content_index": 0, "audio_end_ms": audio_end_ms}),
                 );
             }
         });

@@ -95,7 +95,8 @@ fn an_interruption_ends_the_response_then_clears_then_truncates() {
         [
             Input::SpeechStarted { turn: 2, audio_start_ms: 4000 },
             Input::ResponseCancelled { response: 1, reason: CancelReason::TurnDetected },
-            Input::PlayoutCleared { response: 1, played_end_ms: 1480 },
+            Input::PlayoutCleared { response: 1 },
+            Input::Truncated { response: 1, audio_end_ms: 1480, transcript: None },
         ],
     );
     assert_eq!(
@@ -129,7 +130,8 @@ fn an_interruption_of_the_tail_clears_without_a_second_done() {
         &mut session,
         [
             Input::ResponseCancelled { response: 1, reason: CancelReason::TurnDetected },
-            Input::PlayoutCleared { response: 1, played_end_ms: 900 },
+            Input::PlayoutCleared { response: 1 },
+            Input::Truncated { response: 1, audio_end_ms: 900, transcript: None },
             Input::PlayoutStopped { response: 1 },
         ],
     );
@@ -170,12 +172,13 @@ fn inputs_about_unknown_responses_are_counted_and_silent() {
         &mut session,
         [
             Input::ResponseDone { response: 9 },
-            Input::PlayoutCleared { response: 9, played_end_ms: 0 },
+            Input::PlayoutCleared { response: 9 },
+            Input::Truncated { response: 9, audio_end_ms: 0, transcript: None },
             Input::ResponseText { response: 9, delta: "x".to_owned() },
         ],
     );
     assert!(seen.is_empty());
-    assert_eq!(session.counters().stale_inputs, 3);
+    assert_eq!(session.counters().stale_inputs, 4);
 }
 
 #[test]

@@ -10,7 +10,9 @@ use crate::outgoing::{News, Outgoing, OutgoingStats};
 use crate::repair::{Piece, Repair, RepairStats, Source};
 use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Action, Reply, State, Turns};
-use crate::types::{BackendInput, BackendOutput, Event, FlushReason, MediaFrame, Output, Playout, ResponseId, TurnId};
+use crate::types::{
+    AgentAudio, BackendInput, BackendOutput, Event, FlushReason, MediaFrame, Output, Playout, ResponseId, TurnId,
+};
 
 /// Counts of one conversation, for metrics and `explain`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -119,23 +121,24 @@ impl Conversation {
         match output {
             BackendOutput::Ready | BackendOutput::UserTranscript { .. } | BackendOutput::TurnVerdict(_) => {}
             BackendOutput::ResponseStarted { response } => self.refresh(now, response),
-            BackendOutput::Audio { response, pcm } => self.reply_audio(now, response, &pcm),
-            BackendOutput::Text { response, delta } => {
+            BackendOutput::Audio { response, audio: AgentAudio::Pcm(pcm) } => self.reply_audio(now, response, &pcm),
+            BackendOutput::Audio { .. } | BackendOutput::Backchannel { .. } => {}
+            BackendOutput::Text { response, delta, .. } => {
                 self.refresh(now, response);
                 if self.is_current(response) {
                     self.event(Event::ResponseText { response, delta });
                 }
             }
-            BackendOutput::ResponseDone { response } => {
-                if self.is_current(response) {
-                    self.generation = None;
-                    let generated = self.outgoing.generated(response);
-                    self.outgoing.complete(response);
-                    self.event(Event::ResponseDone { response, generated });
-                } else {
-                    self.orphans += 1;
+            BackendOutput::ResponseDone { response } if self.is_current(response) => self.finish(response),
+            BackendOutput::ResponseDone { .. } => self.orphans += 1,
+            BackendOutput::Closed => match self.generation.take() {
+                Some(Generation { response, began: true, .. }) => self.finish(response),
+                Some(Generation { response, .. }) => {
+                    let message = "the backend closed before it gave any audio".to_owned();
+                    self.event(Event::ResponseFailed { response, message });
                 }
-            }
+                None => {}
+            },
             BackendOutput::Fault { message, .. } => match self.generation.take() {
                 Some(generation) => {
                     self.outgoing.complete(generation.response);
@@ -523,6 +526,14 @@ impl Conversation {
         self.outgoing.push(response, pcm);
     }
 
+    /// The backend gave all of it.
+    fn finish(&mut self, response: ResponseId) {
+        self.generation = None;
+        let generated = self.outgoing.generated(response);
+        self.outgoing.complete(response);
+        self.event(Event::ResponseDone { response, generated });
+    }
+
     /// The backend stops; the response it was making.
     fn stop_generation(&mut self) -> Option<ResponseId> {
         let response = self.generation.take()?.response;
@@ -560,7 +571,10 @@ impl Conversation {
                 }
             }
             News::Finished(response) => self.event(Event::PlayoutStopped { response }),
-            News::Cleared(response, played_end) => self.event(Event::PlayoutCleared { response, played_end }),
+            News::Cleared(response, played_end) => {
+                self.event(Event::PlayoutCleared { response, played_end });
+                self.event(Event::Truncated { response, played_end, heard_at: None, text: None });
+            }
         }
     }
 

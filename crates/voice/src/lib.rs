@@ -31,6 +31,6 @@ pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Prof
 pub use outgoing::OutgoingStats;
 pub use turn::State;
 pub use types::{
-    BackendInput, BackendOutput, ClientView, Event, FlushReason, MediaFrame, Output, Playout, ResponseId, TurnId,
-    TurnTiming, TurnVerdict, Utterance,
+    AgentAudio, BackendInput, BackendOutput, ClientView, Event, FlushReason, MediaFrame, Output, Playout, ResponseId,
+    TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
 };

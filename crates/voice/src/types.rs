@@ -67,8 +67,42 @@ pub enum BackendInput {
         /// Which.
         response: ResponseId,
     },
+    /// How much of a reply the user got: once when it is over, played to its end or cut. The context ends there.
+    Played {
+        /// Which.
+        response: ResponseId,
+        /// 48 kHz item samples played; 0: nothing was heard of it.
+        samples: u64,
+        /// Where the user was, in item samples, when they began the speech that cut it. `None`: it was not cut by speech.
+        heard_at: Option<u64>,
+    },
     /// The session is over.
     Close,
+}
+
+/// Speech as a backend gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentAudio {
+    /// Mono samples at `Config::backend_rate`.
+    Pcm(Vec<i16>),
+    /// Mono PCM as it came over a wire: 16 bits, little endian. Pieces may end inside a sample.
+    Bytes {
+        /// What the backend says its rate is, in Hz.
+        rate: u32,
+        /// Any number of bytes.
+        data: Vec<u8>,
+    },
+    /// Opus packets, in order, passed on as they are.
+    Opus(Vec<Vec<u8>>),
+}
+
+/// When a word was said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WordTime {
+    /// Bytes of the delta up to the word's end.
+    pub to: usize,
+    /// 48 kHz item samples up to the word's end.
+    pub end: u64,
 }
 
 /// From the backend.
@@ -81,12 +115,12 @@ pub enum BackendOutput {
         /// Which.
         response: ResponseId,
     },
-    /// Speech, at `Config::backend_rate`.
+    /// Speech.
     Audio {
         /// Which.
         response: ResponseId,
-        /// Mono.
-        pcm: Vec<i16>,
+        /// More of it.
+        audio: AgentAudio,
     },
     /// Words of the speech.
     Text {
@@ -94,6 +128,13 @@ pub enum BackendOutput {
         response: ResponseId,
         /// More of the transcript.
         delta: String,
+        /// When its words are said, rising. Empty: not known.
+        words: Vec<WordTime>,
+    },
+    /// A sound of attention of the agent's own, to be played while the user speaks. It is no part of a response.
+    Backchannel {
+        /// Opus packets of 20 ms.
+        frames: Vec<Vec<u8>>,
     },
     /// Nothing more of it.
     ResponseDone {
@@ -110,6 +151,8 @@ pub enum BackendOutput {
     },
     /// What it makes of the user's speech.
     TurnVerdict(TurnVerdict),
+    /// It is gone without a fault: what it gave of a reply is all of it.
+    Closed,
     /// It failed.
     Fault {
         /// For people.
@@ -291,6 +334,17 @@ pub enum Event {
         response: ResponseId,
         /// 48 kHz item samples on the wire.
         played_end: u64,
+    },
+    /// An item of which sound was sent ends early. It comes once, behind [`Event::PlayoutCleared`].
+    Truncated {
+        /// Which.
+        response: ResponseId,
+        /// The item's end, in 48 kHz item samples: what was played of it.
+        played_end: u64,
+        /// Where the user was when they began to speak, in 48 kHz item samples. `None`: not cut by speech.
+        heard_at: Option<u64>,
+        /// Its transcript up to there, in whole words. `None`: the backend gave no text.
+        text: Option<String>,
     },
     /// The backend failed, or gave nothing in time.
     ResponseFailed {

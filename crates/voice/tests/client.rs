@@ -126,7 +126,9 @@ fn a_cancelled_response_is_flushed() {
     bench.backend.delay = None;
     let response = bench.conversation.create_response(bench.now).unwrap();
     let pcm = speech::speech(2000, 47);
-    bench.conversation.handle_backend(bench.now, voice::BackendOutput::Audio { response, pcm });
+    bench
+        .conversation
+        .handle_backend(bench.now, voice::BackendOutput::Audio { response, audio: voice::AgentAudio::Pcm(pcm) });
     bench.drain();
     bench.run_ms(300);
     assert!(bench.conversation.cancel(bench.now));

@@ -175,7 +175,7 @@ fn nothing_of_a_cancelled_response_is_heard() {
     bench.run_ms(800);
     let sent = bench.edge.wire.len();
     let response = voice::ResponseId(1);
-    let late = voice::BackendOutput::Audio { response, pcm: vec![1000; 4800] };
+    let late = voice::BackendOutput::Audio { response, audio: voice::AgentAudio::Pcm(vec![1000; 4800]) };
     bench.conversation.handle_backend(bench.now, late);
     bench.drain();
     bench.run_ms(400);

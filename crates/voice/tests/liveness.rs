@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::speech::Random;
 use common::{Bench, speech};
-use voice::{BackendOutput, Config, MediaFrame, Playout, ResponseId, State, TurnConfig, Utterance};
+use voice::{AgentAudio, BackendOutput, Config, MediaFrame, Playout, ResponseId, State, TurnConfig, Utterance};
 
 /// Random acts of the user, the network, the backend, the edge and the client.
 fn act(bench: &mut Bench, random: &mut Random) {
@@ -40,7 +40,9 @@ fn act(bench: &mut Bench, random: &mut Random) {
             bench.conversation.handle_media(now, frame, 0);
         }
         13 => bench.backend.delay = (random.below(3) > 0).then(|| Duration::from_millis(u64::from(random.below(1500)))),
-        14 => bench.conversation.handle_backend(now, BackendOutput::Audio { response, pcm: vec![100; 3000] }),
+        14 => bench
+            .conversation
+            .handle_backend(now, BackendOutput::Audio { response, audio: AgentAudio::Pcm(vec![100; 3000]) }),
         15 => bench.conversation.handle_backend(now, BackendOutput::ResponseDone { response }),
         16 => {
             let fault = BackendOutput::Fault { message: "away".into(), retryable: true };

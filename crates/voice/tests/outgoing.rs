@@ -7,7 +7,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Bench, speech};
-use voice::{BackendOutput, Config, Conversation, Event, Output, Playout, ResponseId, TurnConfig, Utterance};
+use voice::{
+    AgentAudio, BackendOutput, Config, Conversation, Event, Output, Playout, ResponseId, TurnConfig, Utterance,
+};
 
 /// A conversation with one response asked for, and nothing around it.
 struct Reply {
@@ -28,7 +30,7 @@ impl Reply {
     }
 
     fn say(&mut self, samples: usize) {
-        let output = BackendOutput::Audio { response: self.response, pcm: vec![500; samples] };
+        let output = BackendOutput::Audio { response: self.response, audio: AgentAudio::Pcm(vec![500; samples]) };
         self.conversation.handle_backend(self.now, output);
         self.drain();
     }
@@ -171,7 +173,9 @@ fn a_reply_slower_than_real_time_plays_to_its_end() {
     bench.backend.delay = None;
     let response = bench.conversation.create_response(bench.now).unwrap();
     for part in speech::speech(3000, 51).chunks(9600) {
-        bench.conversation.handle_backend(bench.now, BackendOutput::Audio { response, pcm: part.to_vec() });
+        bench
+            .conversation
+            .handle_backend(bench.now, BackendOutput::Audio { response, audio: AgentAudio::Pcm(part.to_vec()) });
         bench.drain();
         bench.run_ms(700);
     }

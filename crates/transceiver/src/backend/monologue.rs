@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use voice::{BackendInput, BackendOutput, ResponseId};
+use voice::{AgentAudio, BackendInput, BackendOutput, ResponseId};
 
 use super::Backend;
 
@@ -55,7 +55,8 @@ impl Backend for Monologue {
             BackendInput::Audio { .. }
             | BackendInput::SpeechStarted { .. }
             | BackendInput::SpeechStopped { .. }
-            | BackendInput::Commit { .. } => {}
+            | BackendInput::Commit { .. }
+            | BackendInput::Played { .. } => {}
         }
     }
 
@@ -71,7 +72,7 @@ impl Backend for Monologue {
         *next = Some(due + CHUNK);
         let pcm = self.text[self.at..self.at + self.chunk].to_vec();
         self.at = (self.at + self.chunk) % self.text.len();
-        Some(BackendOutput::Audio { response: *response, pcm })
+        Some(BackendOutput::Audio { response: *response, audio: AgentAudio::Pcm(pcm) })
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -97,7 +98,13 @@ mod tests {
     /// Samples given when asked at `now`.
     fn given(monologue: &mut Monologue, now: Instant) -> usize {
         let outputs = std::iter::from_fn(|| monologue.poll(now));
-        outputs.map(|output| if let BackendOutput::Audio { pcm, .. } = output { pcm.len() } else { 0 }).sum()
+        outputs
+            .map(
+                |output| {
+                    if let BackendOutput::Audio { audio: AgentAudio::Pcm(pcm), .. } = output { pcm.len() } else { 0 }
+                },
+            )
+            .sum()
     }
 
     #[test]

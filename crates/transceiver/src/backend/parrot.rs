@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use voice::{BackendInput, BackendOutput, ResponseId};
+use voice::{AgentAudio, BackendInput, BackendOutput, ResponseId};
 
 use super::Backend;
 
@@ -93,7 +93,7 @@ impl Parrot {
             return Some(BackendOutput::ResponseDone { response });
         }
         *at = end;
-        Some(BackendOutput::Audio { response, pcm: pcm[begin..end].to_vec() })
+        Some(BackendOutput::Audio { response, audio: AgentAudio::Pcm(pcm[begin..end].to_vec()) })
     }
 }
 
@@ -114,6 +114,7 @@ impl Backend for Parrot {
                 }
                 self.outputs.retain(|output| *output != BackendOutput::ResponseStarted { response });
             }
+            BackendInput::Played { .. } => {}
             BackendInput::Close => {
                 self.saying = None;
                 self.outputs.clear();
@@ -168,7 +169,7 @@ mod tests {
     fn said(parrot: &mut Parrot) -> Vec<i16> {
         let mut said = Vec::new();
         while let Some(output) = parrot.poll(Instant::now()) {
-            if let BackendOutput::Audio { pcm, .. } = output {
+            if let BackendOutput::Audio { audio: AgentAudio::Pcm(pcm), .. } = output {
                 assert!(pcm.len() <= 1600);
                 said.extend(pcm);
             }

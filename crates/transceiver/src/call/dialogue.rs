@@ -301,8 +301,9 @@ fn input_of(event: Event) -> Option<Input> {
         Event::ResponseFailed { response, message } => Input::ResponseFailed { response: response.0, message },
         Event::PlayoutStarted { response } => Input::PlayoutStarted { response: response.0 },
         Event::PlayoutStopped { response } => Input::PlayoutStopped { response: response.0 },
-        Event::PlayoutCleared { response, played_end } => {
-            Input::PlayoutCleared { response: response.0, played_end_ms: played_end / 48 }
+        Event::PlayoutCleared { response, .. } => Input::PlayoutCleared { response: response.0 },
+        Event::Truncated { response, played_end, text, .. } => {
+            Input::Truncated { response: response.0, audio_end_ms: played_end / 48, transcript: text }
         }
     })
 }

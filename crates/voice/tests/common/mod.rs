@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use edge::Edge;
 use voice::opus::{Encoder, EncoderConfig, MAX_PACKET_BYTES};
-use voice::{BackendInput, BackendOutput, Config, Conversation, Event, MediaFrame, Output, ResponseId, TurnTiming};
+use voice::{
+    AgentAudio, BackendInput, BackendOutput, Config, Conversation, Event, MediaFrame, Output, ResponseId, TurnTiming,
+};
 
 pub(crate) const RATE: usize = 16_000;
 
@@ -163,7 +165,7 @@ impl Bench {
         self.drain();
         for chunk in pcm.chunks(777) {
             let pcm = chunk.to_vec();
-            self.conversation.handle_backend(self.now, BackendOutput::Audio { response, pcm });
+            self.conversation.handle_backend(self.now, BackendOutput::Audio { response, audio: AgentAudio::Pcm(pcm) });
             self.drain();
         }
         self.conversation.handle_backend(self.now, BackendOutput::ResponseDone { response });
@@ -229,7 +231,7 @@ impl Backend {
                 self.cancelled.push(*response);
                 self.due.take_if(|(_, due)| due == response);
             }
-            BackendInput::Close => {}
+            BackendInput::Played { .. } | BackendInput::Close => {}
         }
     }
 }
