@@ -1,0 +1,300 @@
+//! Sound over a reply, in virtual time: how soon speech silences it, and what coughs, keys and "mm-hm" do to it.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use voice::{AgentAudio, BackendInput, BackendOutput, Config, Conversation, Output, ResponseId};
+
+use crate::activity::{peak, span};
+use crate::corpus::{Corpus, to_i16};
+use crate::edge::{Edge, Heard};
+use crate::figure::{Figure, held, percentile, rounded, told};
+use crate::noise::{Random, cough, key, mix, pink};
+use crate::uplink::{PACKET, encode, frame};
+
+const PTIME: Duration = Duration::from_millis(20);
+/// Of the link between edge and transceiver, one way.
+const ONE_WAY: Duration = Duration::from_millis(10);
+/// Between the sounds of a listener, in samples: 10 s.
+const EVERY: usize = 160_000;
+/// A reply; what waits of one is bounded to a minute.
+const REPLY: usize = 50 * 16_000;
+/// Quiet room, as a mean power: 66 dB below full scale.
+const ROOM: f32 = 270.0;
+
+/// What one kind of sound did.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    /// Which sound.
+    pub(crate) sound: &'static str,
+    /// How many.
+    pub(crate) count: usize,
+    /// Of these, how many paused the reply.
+    pub(crate) paused: usize,
+    /// Of these, how many ended it.
+    pub(crate) cut: usize,
+    /// From the sound's arrival at the edge to silence leaving it, less the link's round trip, p50 and p95, in ms.
+    pub(crate) pause_ms: [f64; 2],
+    /// The same to the cut.
+    pub(crate) commit_ms: [f64; 2],
+    /// From the arrival of the sound's end to the first frame that leaves again, p50 and p95, in ms.
+    pub(crate) resume_ms: [f64; 2],
+}
+
+/// Speech over `speeches` replies, then `minutes` of sounds that want nothing.
+pub(crate) fn measure(corpus: &Corpus, speeches: usize, minutes: usize) -> anyhow::Result<(Vec<Figure>, Vec<Row>)> {
+    let reply = reply(corpus);
+    let mut speech = Tally::default();
+    for (index, clip) in corpus.speech().take(speeches).enumerate() {
+        // A cut needs more than a word; the prompts of one are what the machine may take for a cough.
+        let (from, to) = span(&clip.pcm);
+        if to - from < 8000 {
+            continue;
+        }
+        let offset = 48_000 + 37 * index % PACKET;
+        speech.add(Scene::play(&reply, &[(offset, &clip.pcm, 0)], clip.pcm.len() + 80_000, index as u64)?);
+    }
+    let mut rows = vec![speech.row("speech")];
+    let mut sounds: [Tally; 3] = Default::default();
+    let (mut pauses, mut cuts, mut faults) = (0, 0, 0);
+    for minute in 0..minutes {
+        // The reply of a minute lasts 50 s: the first sound comes after 4 s, the last before its end.
+        let made: Vec<_> = (0..5).map(|n| listener(corpus, n % 3, (minute * 5 + n) as u64)).collect();
+        let placed: Vec<_> =
+            made.iter().enumerate().map(|(n, pcm)| (64_000 + n * EVERY + 53 * n, &pcm[..], n % 3)).collect();
+        let played = Scene::play(&reply, &placed, REPLY + 32_000, minute as u64)?;
+        faults += played.faults;
+        for one in &played.sounds {
+            pauses += usize::from(one.pause.is_some());
+            cuts += usize::from(one.cut.is_some());
+        }
+        for one in played.sounds {
+            sounds[one.kind].sounds.push(one);
+        }
+    }
+    let per_minute = pauses as f64 / (minutes as f64 * 50.0 / 60.0).max(1.0);
+    for (tally, name) in sounds.into_iter().zip(["cough", "key click", "mm-hm"]) {
+        rows.push(tally.row(name));
+    }
+    let resume = rows.iter().skip(1).map(|row| row.resume_ms[1]).fold(0.0, f64::max);
+    let speech = &rows[0];
+    let missed = speech.count - speech.cut;
+    let note = format!("{} utterances over a reply, link round trip 20 ms taken off", speech.count);
+    let noise = "a cough, a key click or mm-hm each 10 s over replies of 50 s";
+    let figures = vec![
+        held("interruption.pause_p95_ms", speech.pause_ms[1], "ms", 60.0, note.clone()),
+        told("interruption.pause_p50_ms", speech.pause_ms[0], "ms", note.clone()),
+        told("interruption.commit_p50_ms", speech.commit_ms[0], "ms", note.clone()),
+        told("interruption.commit_p95_ms", speech.commit_ms[1], "ms", note),
+        held(
+            "interruption.missed",
+            missed as f64,
+            "utterances",
+            0.0,
+            "speech of half a second or more that did not cut the reply",
+        ),
+        held("listener.replies_lost", cuts as f64, "replies", 0.0, noise),
+        held("listener.pauses_per_minute", per_minute, "1/min", 1.0, noise),
+        held(
+            "listener.resume_p95_ms",
+            resume,
+            "ms",
+            250.0,
+            "end of the sound at the edge to the next frame, slowest kind",
+        ),
+        held("listener.frames_wrong", faults as f64, "frames", 0.0, "frames of the reply lost or repeated"),
+    ];
+    Ok((figures, rows))
+}
+
+/// [`REPLY`] samples of voices.
+fn reply(corpus: &Corpus) -> Vec<i16> {
+    corpus.voices.iter().cycle().flat_map(|clip| clip.pcm.iter().copied()).take(REPLY).collect()
+}
+
+/// A cough, a key click or "mm-hm", about as loud as speech.
+fn listener(corpus: &Corpus, kind: usize, seed: u64) -> Vec<i16> {
+    let mut random = Random::new(seed);
+    let sound = match kind {
+        0 => cough(seed),
+        1 => {
+            let mut sound = vec![0.0; 3200];
+            key(&mut sound, &mut random);
+            sound
+        }
+        _ => return corpus.hums[random.below(corpus.hums.len())].pcm.clone(),
+    };
+    // Its loudest frame is as loud as a loud frame of leveled speech, give or take 3 dB.
+    let loudest = peak(&sound.iter().map(|sample| to_i16(sample * 1000.0)).collect::<Vec<_>>()).sqrt() / 1000.0;
+    let gain = 3000.0 * (0.7 + 0.7 * random.unit()) / loudest.max(1e-6);
+    sound.iter().map(|sample| to_i16(sample * gain)).collect()
+}
+
+/// What one sound did.
+#[derive(Debug)]
+struct Sound {
+    kind: usize,
+    pause: Option<f64>,
+    cut: Option<f64>,
+    resume: Option<f64>,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    sounds: Vec<Sound>,
+}
+
+impl Tally {
+    fn add(&mut self, played: Played) {
+        self.sounds.extend(played.sounds);
+    }
+
+    fn row(&self, sound: &'static str) -> Row {
+        let both = |of: fn(&Sound) -> Option<f64>| {
+            let mut values: Vec<_> = self.sounds.iter().filter_map(of).collect();
+            [0.5, 0.95].map(|part| rounded(percentile(&mut values, part)))
+        };
+        let count = |of: fn(&Sound) -> Option<f64>| self.sounds.iter().filter_map(of).count();
+        Row {
+            sound,
+            count: self.sounds.len(),
+            paused: count(|sound| sound.pause),
+            cut: count(|sound| sound.cut),
+            pause_ms: both(|sound| sound.pause),
+            commit_ms: both(|sound| sound.cut),
+            resume_ms: both(|sound| sound.resume),
+        }
+    }
+}
+
+struct Played {
+    sounds: Vec<Sound>,
+    /// Frames of the reply that were lost or repeated before it ended or was cut.
+    faults: usize,
+}
+
+/// One reply and what is said over it.
+struct Scene {
+    start: Instant,
+    conversation: Conversation,
+    edge: Edge,
+    asked: Option<ResponseId>,
+}
+
+impl Scene {
+    /// Plays `reply` and, from these samples of the user's stream on, these sounds; `length` samples in all.
+    fn play(reply: &[i16], sounds: &[(usize, &[i16], usize)], length: usize, seed: u64) -> anyhow::Result<Played> {
+        let mut pcm = vec![0; length.next_multiple_of(PACKET)];
+        for (at, sound, _) in sounds {
+            for (sample, sound) in pcm.iter_mut().skip(*at).zip(*sound) {
+                *sample = *sound;
+            }
+        }
+        let room = pink(pcm.len(), seed);
+        mix(&mut pcm, &room, ROOM);
+        let packets = encode(&pcm, 0)?;
+        let start = Instant::now();
+        let mut scene = Self {
+            start,
+            conversation: Conversation::new(start, Config::default()),
+            edge: Edge::new(start, ONE_WAY),
+            asked: None,
+        };
+        scene.conversation.create_response(start);
+        for (index, payload) in packets.iter().enumerate() {
+            // At the edge when its last sample was said, here one way later.
+            let at = start + PTIME * u32::try_from(index + 1)? + ONE_WAY;
+            scene.run(at, reply);
+            scene.conversation.handle_media(at, frame(index, payload), 0);
+            scene.drain(at, reply);
+        }
+        Ok(scene.judge(sounds))
+    }
+
+    fn run(&mut self, until: Instant, reply: &[i16]) {
+        loop {
+            let edge = self.edge.poll_timeout();
+            let due = self.conversation.poll_timeout().map_or(edge, |due| due.min(edge));
+            if due >= until {
+                return;
+            }
+            self.edge.handle_timeout(due, &mut self.conversation);
+            if self.conversation.poll_timeout().is_some_and(|at| at <= due) {
+                self.conversation.handle_timeout(due);
+            }
+            self.drain(due, reply);
+        }
+    }
+
+    fn drain(&mut self, now: Instant, reply: &[i16]) {
+        loop {
+            while let Some(output) = self.conversation.poll_output() {
+                match output {
+                    // Only the first: what the user says over it needs no answer here.
+                    Output::Backend(BackendInput::CreateResponse { response }) if self.asked.is_none() => {
+                        self.asked = Some(response);
+                    }
+                    Output::Backend(_) | Output::Event(_) => {}
+                    output => self.edge.send(now, output),
+                }
+            }
+            match self.asked {
+                Some(response) if self.conversation.stats().outgoing.frames == 0 && !reply.is_empty() => {
+                    self.conversation.handle_backend(now, BackendOutput::ResponseStarted { response });
+                    self.conversation.handle_backend(now, audio(response, reply));
+                    self.conversation.handle_backend(now, BackendOutput::ResponseDone { response });
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn judge(self, sounds: &[(usize, &[i16], usize)]) -> Played {
+        let ms = |at: Instant| at.saturating_duration_since(self.start).as_secs_f64() * 1000.0;
+        let heard: Vec<(f64, Heard)> = self.edge.heard.iter().map(|(at, heard)| (ms(*at), *heard)).collect();
+        // When the packet that holds this sample is at the edge; the encoder holds back 6.5 ms of sound.
+        let arrival = |sample: usize| ((sample + 104) / PACKET + 1) as f64 * 20.0;
+        let link = 2.0 * ONE_WAY.as_secs_f64() * 1000.0;
+        let one = |index: usize, &(at, pcm, kind): &(usize, &[i16], usize)| {
+            let (from, to) = span(pcm);
+            let (from, to) = (arrival(at + from), arrival(at + to - 1));
+            let until = sounds.get(index + 1).map_or(f64::MAX, |next| arrival(next.0));
+            let during = || heard.iter().filter(move |(time, _)| (from - 40.0..until).contains(time));
+            let first = |wanted: Heard| during().find(|(_, heard)| *heard == wanted).map(|(time, _)| *time);
+            let frame_after = |time: f64| {
+                during().find(|(at, heard)| *at >= time && matches!(heard, Heard::Frame(..))).map(|(at, _)| *at)
+            };
+            // Silence is a slot without a frame.
+            let pause = first(Heard::Paused).filter(|paused| {
+                let resumed = first(Heard::Resumed).or_else(|| first(Heard::Flushed)).unwrap_or(f64::MAX);
+                frame_after(*paused).is_none_or(|next| next - paused >= 20.0 || resumed - paused >= 20.0)
+            });
+            let cut = first(Heard::Flushed);
+            let resume = first(Heard::Resumed).filter(|_| cut.is_none()).and_then(frame_after);
+            Sound {
+                kind,
+                pause: pause.map(|at| at - from - link),
+                cut: cut.map(|at| at - from - link),
+                resume: resume.map(|at| (at - to).max(0.0)),
+            }
+        };
+        let frame = |(_, heard): &(f64, Heard)| match heard {
+            Heard::Frame(utterance, number) => Some((*utterance, *number)),
+            _ => None,
+        };
+        let frames: Vec<_> = heard.iter().filter_map(frame).collect();
+        // A resumption may step back to a border between words, at most 300 ms; nothing is ever skipped.
+        let follows = |pair: &[(u32, u64)]| {
+            pair[1].0 == pair[0].0 && (pair[0].1 - pair[0].1.min(14)..=pair[0].1 + 1).contains(&pair[1].1)
+        };
+        let stepped = frames.windows(2).filter(|pair| pair[1].1 <= pair[0].1).count();
+        let resumed = heard.iter().filter(|(_, heard)| *heard == Heard::Resumed).count();
+        let skipped = frames.windows(2).filter(|pair| !follows(pair)).count();
+        let faults = skipped + stepped.saturating_sub(resumed);
+        Played { sounds: sounds.iter().enumerate().map(|(index, sound)| one(index, sound)).collect(), faults }
+    }
+}
+
+fn audio(response: ResponseId, pcm: &[i16]) -> BackendOutput {
+    BackendOutput::Audio { response, audio: AgentAudio::Pcm(pcm.to_vec()) }
+}
