@@ -224,12 +224,8 @@ fn smooth(frames: &[bool]) -> Vec<bool> {
         if run >= ONSET {
             out[index + 1 - ONSET..=index].fill(true);
         }
-        if run >= ONSET || (speech && left > 0) {
-            left = HANGOVER;
-        } else {
-            left = left.saturating_sub(1);
-        }
-        out[index] |= left > 0 || run >= ONSET;
+        out[index] |= left > 0;
+        left = if run >= ONSET || (speech && left > 0) { HANGOVER } else { left.saturating_sub(1) };
     }
     out
 }
