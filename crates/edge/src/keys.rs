@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
-use link::identity::IdentityError;
+pub use link::identity::IdentityError;
 pub use link::identity::keys::{Found, KeySet, KeySource, PopKey, RotateError};
 use link::route::{KEY_SLOTS, RouteKeys, key_id};
 
@@ -127,8 +127,7 @@ impl Watch {
         let file = source.file();
         let seen = file.as_ref().and_then(|file| stamp(file));
         let (set, found) = source.load(now)?;
-        let keys = PopKeys::new(&set, now)
-            .map_err(|reason| IdentityError::Invalid { path: file.clone().unwrap_or_default(), reason })?;
+        let keys = PopKeys::new(&set, now).map_err(|reason| source.damaged(reason))?;
         let signing = set.signing(now).id();
         Ok((Self { source, file, set, signing, seen }, keys, found))
     }
@@ -152,8 +151,7 @@ impl Watch {
             return Ok(None);
         }
         self.signing = signing;
-        let path = self.file.clone().unwrap_or_default();
-        PopKeys::new(&self.set, now).map(Some).map_err(|reason| IdentityError::Invalid { path, reason })
+        PopKeys::new(&self.set, now).map(Some).map_err(|reason| self.source.damaged(reason))
     }
 }
 

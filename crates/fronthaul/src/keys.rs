@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 
 use daemon::config::load;
 use daemon::{Source, StartError};
-use edge::keys::{KeySet, KeySource};
+use edge::keys::{IdentityError, KeySet, KeySource, PopKeys};
 
 use crate::cli::{KeysCommand, KeysOptions, RotateOptions};
 
@@ -15,16 +15,25 @@ pub(crate) fn run(command: &KeysCommand) -> Result<(), StartError> {
     let (source, set) = match command {
         KeysCommand::Show(options) => {
             let source = source(options)?;
-            let (set, _) = source.load(now).map_err(|error| StartError::File(error.to_string()))?;
+            let (set, _) = source.load(now).map_err(file)?;
+            // As an edge would.
+            PopKeys::new(&set, now).map_err(|reason| file(source.damaged(reason)))?;
             (source, set)
         }
-        KeysCommand::New { options, replace } => change(options, |held| match held {
-            Some(_) if !replace => {
-                Err("there is a set already: `fronthaul keys rotate` renews it, and --replace makes \
-                                        another one, which ends every call of the PoP"
+        // Whatever is there, and also when it cannot be read.
+        KeysCommand::New { options, replace: true } => {
+            let source = source(options)?;
+            let set = KeySet::make(now).map_err(|error| StartError::failed("making a key", error))?;
+            source.replace(&set).map_err(file)?;
+            (source, set)
+        }
+        KeysCommand::New { options, replace: false } => change(options, |held| match held {
+            Some(_) => {
+                Err("there is a set already: `fronthaul keys rotate` renews it, and --replace makes another one, \
+                            which ends every call of the PoP"
                     .to_owned())
             }
-            _ => KeySet::make(now).map_err(|error| error.to_string()),
+            None => KeySet::make(now).map_err(|error| error.to_string()),
         })?,
         KeysCommand::Rotate(RotateOptions { options, sign_after_s, keep_h }) => change(options, |held| {
             let mut set =
@@ -45,8 +54,11 @@ fn change(
 ) -> Result<(KeySource, KeySet), StartError> {
     let source = source(options)?;
     let changed = source.update(|held| change(held).map(|set| (set.clone(), set)));
-    let set = changed.map_err(|error| StartError::File(error.to_string()))?;
-    Ok((source, set))
+    Ok((source, changed.map_err(file)?))
+}
+
+fn file(error: IdentityError) -> StartError {
+    StartError::File(error.to_string())
 }
 
 /// A set that an edge would make in passing is not made here: `keys show` looks, and changes nothing.

@@ -175,5 +175,21 @@ fn keys_are_made_shown_and_rotated_and_no_secret_is_printed() {
     }
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text, "a refusal changes nothing");
     assert!(keys(&["new", "--replace"], &file).status.success());
+
+    // What is left of a file when the disk was full: a line is cut, or its key is.
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let refused = |arguments: &[&str], length: usize| {
+        std::fs::write(&file, &whole[..length]).unwrap();
+        let output = keys(arguments, &file);
+        let text = String::from_utf8(output.stderr).unwrap();
+        let fix = format!("fronthaul keys new --replace --file {}", file.display());
+        assert!(output.status.code() == Some(2) && text.contains(&fix), "{arguments:?} at {length}: {text}");
+    };
+    for length in [whole.len() - 5, whole.len() - 41, whole.len() / 2, 80, 0] {
+        refused(&["show"], length);
+    }
+    refused(&["rotate"], whole.len() / 2);
+    assert!(keys(&["new", "--replace"], &file).status.success(), "what the message says");
+    assert!(keys(&["show"], &file).status.success());
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
 }

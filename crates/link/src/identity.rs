@@ -114,13 +114,39 @@ pub enum IdentityError {
         fix: u32,
     },
     /// A file is not what its name says.
-    #[error("{}: {reason}", .path.display())]
+    #[error("{}: {reason}: {fix}", .path.display())]
     Invalid {
         /// Which file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// What is wrong.
         reason: String,
+        /// What to do.
+        fix: String,
     },
+}
+
+impl IdentityError {
+    /// File and reason, without what to do.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Io { .. } => self.to_string(),
+            Self::Permissions { path, mode, .. } => {
+                format!("{} is open to other users (mode {mode:03o})", path.display())
+            }
+            Self::Invalid { path, reason, .. } => format!("{}: {reason}", path.display()),
+        }
+    }
+
+    /// What to do.
+    #[must_use]
+    pub fn fix(&self) -> String {
+        match self {
+            Self::Io { .. } => "name a place where this user may read and write".to_owned(),
+            Self::Permissions { path, fix, .. } => format!("chmod {fix:03o} {}", path.display()),
+            Self::Invalid { fix, .. } => fix.clone(),
+        }
+    }
 }
 
 /// A process's certificate, key and trust, and the node's secrets for QUIC.
@@ -209,7 +235,11 @@ pub fn default_state_dir() -> Option<PathBuf> {
 }
 
 fn read_pair(path: &Path, pem: &str) -> Result<(CertificateDer<'static>, PrivateKeyDer<'static>), IdentityError> {
-    let invalid = |what| IdentityError::Invalid { path: path.to_owned(), reason: format!("holds no {what} in PEM") };
+    let invalid = |what| IdentityError::Invalid {
+        path: path.to_owned(),
+        reason: format!("holds no {what} in PEM"),
+        fix: authority::RESTORE.to_owned(),
+    };
     let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|_| invalid("certificate"))?;
     let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|_| invalid("private key"))?;
     Ok((certificate, key))

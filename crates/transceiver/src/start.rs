@@ -155,8 +155,7 @@ fn identity(config: &Config) -> Result<NodeIdentity, StartError> {
         PathBuf::from(&config.state_dir)
     };
     NodeIdentity::load_or_create(&state_dir, Role::Transceiver(TransceiverId(config.id))).map_err(|error| {
-        let fix = "name a directory that this user owns and nobody else may read or write";
-        Problem::new("state_dir", format_args!("\"{}\"", state_dir.display()), error, fix).into()
+        Problem::new("state_dir", format_args!("\"{}\"", state_dir.display()), error.reason(), error.fix()).into()
     })
 }
 

@@ -15,6 +15,10 @@ use rustls::server::ParsedCertificate;
 use super::state_dir::StateDir;
 use super::{IdentityError, RENEW_BEFORE, Role, read_pair, unix_time};
 
+/// For a damaged certificate or key. Nodes without a certificate of their own get one as long as the pair is there.
+pub(super) const RESTORE: &str = "restore it from a backup; without one remove it, and where it is of the authority \
+                                  (ca.pem, ca-key.pem) both of these at every node, and restart";
+
 const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A node's certificate, renewed at a start in its last 30 days.
 const NODE_DAYS: u32 = 365;
@@ -53,7 +57,7 @@ pub(super) fn load_or_create(dir: &StateDir) -> Result<Authority, IdentityError>
         roots.add(certificate).map_err(|error| invalid(&path, &error))?;
     }
     if roots.is_empty() {
-        return Err(IdentityError::Invalid { path, reason: "holds no certificate in PEM".into() });
+        return Err(invalid(&path, &"holds no certificate in PEM"));
     }
     Ok(Authority { roots, key, key_path })
 }
@@ -83,12 +87,12 @@ impl Authority {
     pub(super) fn issue(&self, path: &Path, role: Role, why_needed: &str) -> Result<String, IdentityError> {
         let Some(authority_key) = &self.key else {
             let reason = format!(
-                "the built-in authority cannot {why_needed} this certificate without {}: put a certificate signed by \
-                 ca.pem, with the URI {}, and its key here",
+                "the built-in authority cannot {why_needed} this certificate without {}",
                 self.key_path.display(),
-                role.spiffe_id()
             );
-            return Err(IdentityError::Invalid { path: path.to_owned(), reason });
+            let fix =
+                format!("put a certificate signed by ca.pem, with the URI {}, and its key here", role.spiffe_id());
+            return Err(IdentityError::Invalid { path: path.to_owned(), reason, fix });
         };
         let params = authority_params();
         let issuer = Issuer::from_params(&params, authority_key);
@@ -108,8 +112,9 @@ impl Authority {
         if self.vouches_for(&pem, role) {
             Ok(pem)
         } else {
-            let reason = "does not belong to ca.pem: restore the pair, or remove both and restart every node".into();
-            Err(IdentityError::Invalid { path: self.key_path.clone(), reason })
+            let reason = "does not belong to ca.pem".to_owned();
+            let fix = "restore the pair, or remove both and restart every node".to_owned();
+            Err(IdentityError::Invalid { path: self.key_path.clone(), reason, fix })
         }
     }
 }
@@ -138,5 +143,5 @@ pub(super) fn valid_for(params: &mut CertificateParams, days: u32) {
 }
 
 fn invalid(path: &Path, error: &dyn std::fmt::Display) -> IdentityError {
-    IdentityError::Invalid { path: path.to_owned(), reason: error.to_string() }
+    IdentityError::Invalid { path: path.to_owned(), reason: error.to_string(), fix: RESTORE.to_owned() }
 }

@@ -305,15 +305,13 @@ impl KeySource {
                     return Ok((self.parse(&text)?, Found::Read));
                 }
                 let path = dir.path(FILE);
-                let none = |error: RotateError| self.invalid(error.to_string());
+                let none = |error: RotateError| self.invalid(error.to_string(), "try again".to_owned());
                 let (set, found) = match dir.read(FORMER)? {
                     Some(former) => {
                         let secret = state_dir::read_hex(former.trim()).ok_or_else(|| IdentityError::Invalid {
                             path: dir.path(FORMER),
-                            reason: format!(
-                                "does not hold 64 hex digits: remove it, and {} is made anew",
-                                path.display()
-                            ),
+                            reason: "does not hold 64 hex digits".to_owned(),
+                            fix: format!("restore it, or remove it, and {} is made anew", path.display()),
                         })?;
                         (KeySet::of_secret(secret, now).map_err(none)?, Found::Adopted)
                     }
@@ -325,19 +323,29 @@ impl KeySource {
             }
             Self::File(path) => match state_dir::read_secret(path)? {
                 Some(text) => Ok((self.parse(&text)?, Found::Read)),
-                None => Err(self.invalid(format!(
-                    "there is no such file: make it with `fronthaul keys new --file {}`",
-                    path.display()
-                ))),
+                None => {
+                    let fix = format!("make it with `fronthaul keys new --file {}`", path.display());
+                    Err(self.invalid("there is no such file".to_owned(), fix))
+                }
             },
             Self::Environment(name) => {
-                let text = std::env::var(name).map_err(|_| self.invalid("is not set, or not text".to_owned()))?;
+                let text = std::env::var(name).map_err(|_| self.damaged("is not set, or not text".to_owned()))?;
                 Ok((self.parse(&text)?, Found::Read))
             }
         }
     }
 
-    /// Changes the set in its file, under the lock of its directory. `change` is given the set that is there.
+    /// Puts this set into its file, whatever is there.
+    ///
+    /// # Errors
+    /// A file that cannot be written; an environment variable, which cannot be changed.
+    pub fn replace(&self, set: &KeySet) -> Result<(), IdentityError> {
+        let (dir, name) = self.lock()?;
+        dir.write(&name, set.to_text().as_bytes())
+    }
+
+    /// Changes the set in its file, under the lock of its directory. `change` is given the set that is there, and refuses as
+    /// `<reason>: <fix>`.
     ///
     /// # Errors
     /// A file that cannot be read or written; an environment variable, which cannot be changed; what `change` says.
@@ -345,29 +353,52 @@ impl KeySource {
         &self,
         change: impl FnOnce(Option<KeySet>) -> Result<(KeySet, T), String>,
     ) -> Result<T, IdentityError> {
-        let Some(path) = self.file() else {
-            return Err(self.invalid("cannot be written: name a file, and set the variable to its text".to_owned()));
-        };
-        let (parent, name) = (path.parent().filter(|dir| !dir.as_os_str().is_empty()), path.file_name());
-        let Some(name) = name.and_then(|name| name.to_str()) else {
-            return Err(self.invalid("names no file".to_owned()));
-        };
-        let dir = StateDir::lock(parent.unwrap_or_else(|| Path::new(".")))?;
-        let held = dir.read(name)?.map(|text| self.parse(&text)).transpose()?;
-        let (set, told) = change(held).map_err(|reason| self.invalid(reason))?;
-        dir.write(name, set.to_text().as_bytes())?;
+        let (dir, name) = self.lock()?;
+        let held = dir.read(&name)?.map(|text| self.parse(&text)).transpose()?;
+        let (set, told) = change(held).map_err(|refused| {
+            let (reason, fix) = refused.split_once(": ").unwrap_or((&refused, "try again"));
+            self.invalid(reason.to_owned(), fix.to_owned())
+        })?;
+        dir.write(&name, set.to_text().as_bytes())?;
         Ok(told)
     }
 
-    fn parse(&self, text: &str) -> Result<KeySet, IdentityError> {
-        KeySet::from_text(text).map_err(|reason| self.invalid(reason))
+    /// The directory of its file, and the file's name there.
+    fn lock(&self) -> Result<(StateDir, String), IdentityError> {
+        let Some(path) = self.file() else {
+            let fix = "name a file, and set the variable to its text".to_owned();
+            return Err(self.invalid("cannot be written".to_owned(), fix));
+        };
+        let (parent, name) = (path.parent().filter(|dir| !dir.as_os_str().is_empty()), path.file_name());
+        let Some(name) = name.and_then(|name| name.to_str()) else {
+            return Err(self.invalid("names no file".to_owned(), "name one, such as pop.keys".to_owned()));
+        };
+        Ok((StateDir::lock(parent.unwrap_or_else(|| Path::new(".")))?, name.to_owned()))
     }
 
-    fn invalid(&self, reason: String) -> IdentityError {
+    fn parse(&self, text: &str) -> Result<KeySet, IdentityError> {
+        KeySet::from_text(text).map_err(|reason| self.damaged(reason))
+    }
+
+    /// It does not hold a whole set.
+    #[must_use]
+    pub fn damaged(&self, reason: String) -> IdentityError {
+        let fix = match self.file() {
+            Some(path) => format!(
+                "restore it from another edge of the PoP or a backup; `fronthaul keys new --replace --file {}` makes \
+                 another set, which ends every call of the PoP",
+                path.display()
+            ),
+            None => "set the variable to the whole text of a file that `fronthaul keys new --file` makes".to_owned(),
+        };
+        self.invalid(reason, fix)
+    }
+
+    fn invalid(&self, reason: String, fix: String) -> IdentityError {
         let path = self.file().unwrap_or_else(|| match self {
             Self::Environment(name) => PathBuf::from(format!("${name}")),
             Self::StateDir(path) | Self::File(path) => path.clone(),
         });
-        IdentityError::Invalid { path, reason }
+        IdentityError::Invalid { path, reason, fix }
     }
 }

@@ -72,8 +72,8 @@ impl StateDir {
         if let Some(text) = self.read(name)? {
             return read_hex(text.trim()).ok_or_else(|| IdentityError::Invalid {
                 path: self.path(name),
-                reason: "does not hold 64 hex digits: restore it, or remove it and restart every node that uses it"
-                    .into(),
+                reason: "does not hold 64 hex digits".to_owned(),
+                fix: "restore it, or remove it and restart every node that uses it".to_owned(),
             });
         }
         let secret = random_secret().map_err(|source| failed("make", &self.path(name), source))?;
