@@ -113,6 +113,8 @@ pub struct Limits {
     pub datagrams_per_worker: u32,
     /// Requests for calls from one IPv4 address or IPv6 /64. Defaults to 2000.
     pub calls_per_source: u32,
+    /// Answered calls of one IPv4 address or IPv6 /64 that no check has reached. Defaults to 2000.
+    pub unclaimed_calls_per_source: u32,
     /// Media connections over TCP, held at once. Defaults to 4096.
     pub tcp_connections: u32,
     /// Of these, by one IPv4 address or IPv6 /64. Defaults to 256.
@@ -125,6 +127,7 @@ impl Default for Limits {
             datagrams_per_source: 5000,
             datagrams_per_worker: 50_000,
             calls_per_source: 2000,
+            unclaimed_calls_per_source: 2000,
             tcp_connections: 4096,
             tcp_connections_per_source: 256,
         }
@@ -243,6 +246,7 @@ impl daemon::config::Checked for Config {
             ("limits.datagrams_per_source", self.limits.datagrams_per_source),
             ("limits.datagrams_per_worker", self.limits.datagrams_per_worker),
             ("limits.calls_per_source", self.limits.calls_per_source),
+            ("limits.unclaimed_calls_per_source", self.limits.unclaimed_calls_per_source),
             ("limits.tcp_connections", self.limits.tcp_connections),
             ("limits.tcp_connections_per_source", self.limits.tcp_connections_per_source),
         ] {
@@ -492,7 +496,8 @@ mod tests {
 
     use super::*;
 
-    fn problems(config: &Config) -> Vec<String> {
+    /// What is wrong with it, as it is told.
+    pub(super) fn problems(config: &Config) -> Vec<String> {
         let mut problems = Problems::new();
         config.check(&mut problems);
         problems.into_vec().iter().map(ToString::to_string).collect()
@@ -592,6 +597,14 @@ mod tests {
         config.models.insert("other".to_owned(), other.to_owned());
         let found = problems(&config);
         assert!(found.iter().any(|problem| problem.contains(one) && problem.contains(other)), "{found:?}");
+    }
+
+    #[test]
+    fn a_worker_may_spin_for_ten_milliseconds_and_no_longer() {
+        let spinning = |spin_us| problems(&Config { spin_us, ..Config::default() });
+        assert_eq!((spinning(0), spinning(10_000)), (vec![], vec![]));
+        let found = spinning(10_001);
+        assert!(found.len() == 1 && found[0].contains("spin_us") && found[0].contains("10001"), "{found:?}");
     }
 
     #[test]

@@ -26,6 +26,7 @@ use crate::renew::{self, Ask, Change, Changed, Minting, PendingCall, Refusal, Ve
 use crate::seats::Seat;
 use crate::tcp::Arrival;
 use crate::tickets::Tickets;
+use crate::waiting::Place;
 use crate::worker::CloseCause;
 use crate::worker::budget::source_key;
 use crate::worker::peers::{Forwarded, GateDiscard, ROUTE_LIFETIME};
@@ -69,6 +70,8 @@ pub struct Pending {
     pub call: CallInfo,
     /// Its seat; local when the edge answers itself.
     pub seat: Seat,
+    /// Its place among those of its source that wait. `None`: a check brought it, or nobody counts.
+    pub place: Option<Place>,
 }
 
 impl Pending {

@@ -25,6 +25,7 @@ mod shell;
 pub mod signaling;
 pub mod tcp;
 pub mod tickets;
+pub mod waiting;
 pub mod worker;
 
 pub use config::{Config, PeerConfig, TransceiverConfig};

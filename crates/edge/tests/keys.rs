@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::Client;
-use common::live::{Caller, agent, eventually, metric, start};
+use common::live::{Caller, StateDir, agent, config, eventually, metric, metrics, start};
 use edge::Edge;
 use edge::keys::{KeySet, KeySource};
 
@@ -65,4 +65,27 @@ fn a_rotation_reaches_new_calls_within_seconds_and_running_ones_never() {
     assert!(metric(&edge, "fronthaul_edge_key_age_seconds") < 60.0);
     edge.drain();
     edge.wait().unwrap();
+}
+
+#[test]
+fn an_edge_whose_secrets_are_damaged_says_which_file_and_what_mends_it() {
+    let state = StateDir::new("damaged");
+    let path = state.0.join("pop.keys");
+    let refused = || match Edge::start(config(&state, 1), metrics()) {
+        Ok(_) => panic!("it started"),
+        Err(error) => error.to_string(),
+    };
+    KeySource::StateDir(state.0.clone()).load(1_800_000_000).unwrap();
+    let whole = std::fs::read_to_string(&path).unwrap();
+    for length in [whole.len() / 2, whole.len() - 41, 100] {
+        std::fs::write(&path, &whole[..length]).unwrap();
+        let told = refused();
+        let fix = format!("fronthaul keys new --replace --file {}", path.display());
+        assert!(told.contains("keys") && told.contains(&fix), "{length}: {told}");
+    }
+    std::fs::write(&path, &whole).unwrap();
+    std::fs::write(state.0.join("reset.key"), "0123").unwrap();
+    let told = refused();
+    assert!(told.contains("reset.key") && told.contains("64 hex digits") && told.contains("remove it"), "{told}");
+    assert!(!told.contains("may write"), "the directory is fine: {told}");
 }

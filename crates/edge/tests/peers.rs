@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{CLIENT, Client, EDGE, UNIX, shared_of};
+use common::{CLIENT, Client, EDGE, UNIX, Virtual, run_for, shared_of};
 use edge::directory::{Directory, Pop};
 use edge::keys::PopKeys;
 use edge::signaling::{CreateCall, Shared, create_call};
@@ -209,26 +209,7 @@ impl PopRig {
     }
 
     fn run_for(&mut self, duration: Duration) {
-        let until = self.now + duration;
-        loop {
-            self.settle();
-            let workers = self.nodes.iter().flat_map(|node| &node.workers).filter_map(Worker::poll_timeout).min();
-            let next = [Some(self.client.timeout), workers].into_iter().flatten().min().unwrap_or(until);
-            let next = next.max(self.now + Duration::from_micros(100));
-            if next > until {
-                self.now = until;
-                return;
-            }
-            self.now = next;
-            if self.client.timeout <= self.now {
-                self.client.tick(self.now);
-            }
-            for (index, node) in self.nodes.iter_mut().enumerate() {
-                if self.dead != Some(index) {
-                    node.workers.iter_mut().for_each(|worker| worker.handle_timeout(self.now));
-                }
-            }
-        }
+        run_for(self, duration);
     }
 
     fn sum(&self, node: usize, count: fn(&edge::worker::Stats) -> u64) -> u64 {
@@ -239,6 +220,32 @@ impl PopRig {
         let keys = self.nodes[0].shared.keys.current();
         let forward = keys.route().open_forward(bytes).unwrap();
         (forward.kind, forward.datagram.to_vec())
+    }
+}
+
+impl Virtual for PopRig {
+    fn now(&mut self) -> &mut Instant {
+        &mut self.now
+    }
+
+    fn settle(&mut self) {
+        Self::settle(self);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let workers = self.nodes.iter().flat_map(|node| &node.workers);
+        workers.filter_map(Worker::poll_timeout).chain([self.client.timeout]).min()
+    }
+
+    fn serve(&mut self) {
+        if self.client.timeout <= self.now {
+            self.client.tick(self.now);
+        }
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            if self.dead != Some(index) {
+                node.workers.iter_mut().for_each(|worker| worker.handle_timeout(self.now));
+            }
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::Client;
-use common::live::{StateDir, agent, eventually, metric, metrics};
+use common::live::{StateDir, agent, config, eventually, metric, metrics};
 use edge::config::IceTcp;
 use edge::{Config, Edge};
 
@@ -17,18 +17,11 @@ fn start(name: &str, ip: &str, workers: usize) -> (Edge, StateDir) {
     let state = StateDir::new(name);
     let any = SocketAddr::new(ip.parse().unwrap(), 0);
     let config = Config {
-        workers,
         media_bind: any,
         http_bind: any,
-        admin_bind: "127.0.0.1:0".parse().unwrap(),
         public: vec![ip.to_owned()],
         ice_tcp: IceTcp::On,
-        default_model: "echo".to_owned(),
-        models: [("echo".to_owned(), "echo".to_owned())].into(),
-        transceivers: vec![],
-        state_dir: state.0.clone(),
-        drain_timeout_ms: 500,
-        ..Config::default()
+        ..config(&state, workers)
     };
     (Edge::start(config, metrics()).unwrap(), state)
 }

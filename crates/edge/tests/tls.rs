@@ -5,12 +5,12 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::live::{StateDir, agent, eventually, metric, metrics};
+use common::live::{StateDir, agent, config, eventually, metric, metrics};
 use edge::config::{IceServer, Secret, Tls, TlsMode};
 use edge::{Config, Edge};
 use rustls::pki_types::CertificateDer;
@@ -18,17 +18,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 fn start(state: &StateDir, tls: Tls) -> Edge {
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
     let config = Config {
-        workers: 1,
-        media_bind: any,
-        http_bind: any,
-        admin_bind: any,
-        default_model: "echo".to_owned(),
-        models: [("echo".to_owned(), "echo".to_owned())].into(),
-        transceivers: vec![],
-        state_dir: state.0.clone(),
-        drain_timeout_ms: 500,
         tls,
         ice_servers: vec![IceServer {
             urls: vec!["turns:turn.example.com:5349?transport=tcp".to_owned()],
@@ -37,7 +27,7 @@ fn start(state: &StateDir, tls: Tls) -> Edge {
             credential: Secret::default(),
             lifetime_s: 3600,
         }],
-        ..Config::default()
+        ..config(state, 1)
     };
     Edge::start(config, metrics()).unwrap()
 }

@@ -1,28 +1,31 @@
 //! Everything together, and the clock.
 
+mod deliver;
+mod drain;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use ::link::ids::{EdgeId, Epoch, SessionId, TransceiverId, UtteranceId};
+use ::link::ids::{EdgeId, SessionId, TransceiverId};
 use bytes::Bytes;
-use edge::directory::{Directory, HandOver};
+use edge::directory::Directory;
 use edge::keys::{Keyring, PopKeys};
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
+use edge::waiting::Waiting;
 use edge::worker::budget::Limits;
-use edge::worker::{CloseCause, Gauges, LinkInput, Output, Worker, WorkerConfig};
+use edge::worker::{CloseCause, Gauges, Worker, WorkerConfig};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rtc::Path;
-use sim::{Delivery, Log, Sim, Step, WireId};
-use transceiver::call::CallOutput;
+use sim::{Log, Sim, Step, WireId};
 
 use crate::client::{Client, Note};
-use crate::link::{Down, Piece, StreamKey, Streams, Up};
-use crate::names::{EventIds, actor, edge_message_name, event_name, transceiver_message_name};
+use crate::link::{Down, Piece, Streams, Up};
+use crate::names::actor;
 use crate::node::Node;
 use crate::plan::{Access, Link, NodePlan, Plan};
 
@@ -37,9 +40,6 @@ const HOUSEKEEPING: Duration = Duration::from_millis(250);
 
 /// Inputs at one virtual instant before the world says that its time stands still: a hundred clients' worth.
 const MAX_INPUTS_AT_ONCE: u32 = 20_000;
-
-/// RFC 8489 §5: the type of what a check begins with.
-const BINDING_REQUEST: [u8; 2] = [0, 1];
 
 /// Labels of the generators drawn from the seed.
 mod label {
@@ -133,6 +133,7 @@ impl World {
             keys: Keyring::new(PopKeys::single(&sim.random(label::ROUTE_KEYS).seed(), rtc::Identity::generate())),
             directory: Directory::new(plan.workers),
             seats: Seats::new(100),
+            waiting: Waiting::new(100),
             draining: AtomicBool::new(false),
             counts: Counts::default(),
         });
@@ -434,267 +435,6 @@ impl World {
             self.next_housekeeping += HOUSEKEEPING;
             self.edge.directory.expire(now);
         }
-    }
-
-    fn deliver(&mut self, delivery: Delivery<Parcel>) {
-        let (now, unix) = (self.sim.now(), self.unix());
-        match (self.ends[&delivery.wire], delivery.payload) {
-            (End::Edge { client }, Parcel::Datagram(path, mut datagram)) => {
-                let arrival = self.callers[client].arrival;
-                self.workers[arrival].handle_datagram(now, unix, path, &mut datagram);
-            }
-            (End::Client(client), Parcel::Datagram(path, datagram)) => {
-                if !self.callers[client].vanished {
-                    self.callers[client].client.receive(now, path.local, &datagram);
-                    self.drain_client(client);
-                }
-            }
-            (End::Node { link }, Parcel::Batch(batch)) => {
-                let (worker, node) = (self.links[link].worker, self.links[link].node);
-                for (slot, seq) in self.nodes[node].batch(now, worker, &batch) {
-                    self.sim.log(&self.nodes[node].name(), "media", format_args!("slot={} seq={seq}", slot.0));
-                }
-                self.drain_node(node);
-            }
-            (End::Node { link }, Parcel::Up(piece)) => {
-                for content in self.links[link].up_streams.arrive(piece) {
-                    self.node_reads(link, content);
-                }
-            }
-            (End::Worker { link }, Parcel::Down(piece)) => {
-                if let Down::UtteranceReset { slot, utterance, .. } = piece.content {
-                    self.links[link].down_streams.reset(StreamKey::Utterance(slot, utterance));
-                    self.worker_reads(link, piece.content);
-                    return;
-                }
-                for content in self.links[link].down_streams.arrive(piece) {
-                    self.worker_reads(link, content);
-                }
-            }
-            (end, parcel) => panic!("{parcel:?} at {end:?}"),
-        }
-    }
-
-    fn node_reads(&mut self, link: usize, content: Up) {
-        let now = self.sim.now();
-        let (worker, index) = (self.links[link].worker, self.links[link].node);
-        let node = &mut self.nodes[index];
-        match content {
-            Up::Open(request) => {
-                let (session, epoch) = (SessionId(request.session), Epoch(request.epoch));
-                let opened = node.open(now, worker, &request, self.calls.bits());
-                let ids = format!("{session} epoch={}", epoch.0);
-                let (event, answer) = match opened {
-                    Ok(slot) => ("opened", Down::Opened { session, epoch, slot }),
-                    Err(reason) => ("refused", Down::Refused { session, epoch, reason }),
-                };
-                self.sim.log(&self.nodes[index].name(), event, ids);
-                self.send_down(link, StreamKey::Control, answer);
-            }
-            Up::Release(request) => {
-                node.release(worker, &request);
-                let session = SessionId(request.session);
-                let ids = format_args!("{session} epoch={} {}", request.epoch, request.reason);
-                self.sim.log(&node.name(), "released", ids);
-            }
-            Up::Message { session, epoch, message } => {
-                self.sim.log(&node.name(), edge_message_name(&message), session);
-                node.message(now, worker, (session, epoch), message);
-            }
-        }
-        self.drain_node(index);
-    }
-
-    fn worker_reads(&mut self, link: usize, content: Down) {
-        let now = self.sim.now();
-        let (index, node) = (self.links[link].worker, self.links[link].node);
-        let transceiver = self.nodes[node].id;
-        let worker = &mut self.workers[index];
-        let name = actor("edge", index);
-        match content {
-            Down::Opened { session, epoch, slot } => {
-                self.sim.log(&name, "opened", format_args!("{session} epoch={} slot={}", epoch.0, slot.0));
-                worker.handle_link(now, transceiver, LinkInput::Opened { session, epoch, slot });
-            }
-            Down::Refused { session, epoch, reason } => {
-                self.sim.log(&name, "refused", format_args!("{session} epoch={} {reason}", epoch.0));
-                worker.handle_link(now, transceiver, LinkInput::OpenFailed { session, epoch, reason });
-            }
-            Down::Message { session, epoch, message } => {
-                self.sim.log(&name, transceiver_message_name(&message), session);
-                worker.handle_link(now, transceiver, LinkInput::Message { session, epoch, message });
-            }
-            Down::UtteranceStart(header) => {
-                let ids = format_args!("slot={} utterance={} {}", header.slot, header.utterance, header.item);
-                self.sim.log(&name, "utterance", ids);
-                worker.handle_link(now, transceiver, LinkInput::UtteranceStart(header));
-            }
-            Down::UtteranceFrame { slot, epoch, utterance, samples, payload } => {
-                let payload = payload.as_slice();
-                let frame = LinkInput::UtteranceFrame { slot, epoch, utterance, samples, payload };
-                worker.handle_link(now, transceiver, frame);
-            }
-            Down::UtteranceEnd { slot, epoch, utterance } | Down::UtteranceReset { slot, epoch, utterance } => {
-                let ids = format_args!("slot={} utterance={}", slot.0, utterance.0);
-                self.sim.log(&name, "utterance_end", ids);
-                worker.handle_link(now, transceiver, LinkInput::UtteranceEnd { slot, epoch, utterance });
-            }
-        }
-    }
-
-    /// Drains all workers until none has anything for another.
-    fn drain_edge(&mut self) {
-        let mut busy = true;
-        while busy {
-            busy = false;
-            for worker in 0..self.workers.len() {
-                self.drain_worker(worker);
-            }
-            for worker in 0..self.workers.len() {
-                busy |= self.empty_mailbox(worker);
-            }
-        }
-    }
-
-    fn drain_worker(&mut self, index: usize) {
-        let mut datagram = Vec::new();
-        loop {
-            while let Some(path) = self.workers[index].poll_transmit(&mut datagram) {
-                let caller = self.callers.iter().find(|caller| caller.client.address == path.remote);
-                if let Some(caller) = caller {
-                    self.sim.send(caller.down, Parcel::Datagram(path, datagram.clone()));
-                }
-            }
-            let Some(output) = self.workers[index].poll_output() else { return };
-            let name = actor("edge", index);
-            match output {
-                Output::HandOver { worker, path, datagram } => {
-                    self.handed_over += 1;
-                    self.sim.log(&name, "hands_over", format_args!("worker={worker}"));
-                    let mailbox = self.edge.directory.mailbox(worker).expect("a worker of this edge");
-                    mailbox.hand_over(HandOver { path, datagram });
-                }
-                Output::Open { transceiver, request } => {
-                    let session = SessionId(request.session);
-                    let ids = format_args!("{session} epoch={} transceiver={}", request.epoch, transceiver.0);
-                    self.sim.log(&name, "open", ids);
-                    self.send_up(index, transceiver, StreamKey::Control, Up::Open(request));
-                }
-                Output::Release { transceiver, request } => {
-                    let session = SessionId(request.session);
-                    self.sim.log(&name, "release", format_args!("{session} {}", request.reason));
-                    self.send_up(index, transceiver, StreamKey::Control, Up::Release(request));
-                }
-                Output::Message { transceiver, session, epoch, message } => {
-                    let up = Up::Message { session, epoch, message };
-                    self.send_up(index, transceiver, StreamKey::Session(session, epoch), up);
-                }
-                Output::Datagram { transceiver, batch } => {
-                    let link = self.link(index, transceiver);
-                    self.sim.send(self.links[link].datagrams, Parcel::Batch(batch));
-                }
-                Output::Forward { peer, .. } => unreachable!("this edge has no peers, and writes to {peer:?}"),
-            }
-        }
-    }
-
-    fn empty_mailbox(&mut self, index: usize) -> bool {
-        let (now, unix) = (self.sim.now(), self.unix());
-        let edge = Arc::clone(&self.edge);
-        let number = u32::try_from(index).expect("few workers");
-        let mailbox = edge.directory.mailbox(number).expect("a worker of this edge");
-        let mut busy = false;
-        while let Some(command) = mailbox.take_command() {
-            busy = true;
-            self.workers[index].handle_command(now, command);
-        }
-        while let Some(HandOver { path, mut datagram }) = mailbox.take_hand_over() {
-            busy = true;
-            self.workers[index].handle_hand_over(now, unix, path, &mut datagram);
-        }
-        busy
-    }
-
-    fn drain_node(&mut self, index: usize) {
-        let name = self.nodes[index].name();
-        let transceiver = self.nodes[index].id;
-        for ((worker, slot), session, epoch, output) in self.nodes[index].drain() {
-            let link = self.link(worker, transceiver);
-            let stream = |utterance: UtteranceId| StreamKey::Utterance(slot, utterance);
-            let epoch8 = epoch.low8();
-            match output {
-                CallOutput::Message(message) => {
-                    self.sim.log(&name, transceiver_message_name(&message), format_args!("to {session}"));
-                    let down = Down::Message { session, epoch, message };
-                    self.send_down(link, StreamKey::Session(session, epoch), down);
-                }
-                CallOutput::UtteranceStart(header) => {
-                    let stream = stream(UtteranceId(header.utterance));
-                    self.send_down(link, stream, Down::UtteranceStart(header));
-                }
-                CallOutput::UtteranceFrame { utterance, samples, payload } => {
-                    let frame = Down::UtteranceFrame { slot, epoch: epoch8, utterance, samples, payload };
-                    self.send_down(link, stream(utterance), frame);
-                }
-                CallOutput::UtteranceEnd { utterance } => {
-                    let end = Down::UtteranceEnd { slot, epoch: epoch8, utterance };
-                    self.send_down(link, stream(utterance), end);
-                }
-                CallOutput::UtteranceReset { utterance } => {
-                    let reset = Down::UtteranceReset { slot, epoch: epoch8, utterance };
-                    self.send_down(link, stream(utterance), reset);
-                }
-                CallOutput::Ended => self.sim.log(&name, "ended", session),
-            }
-        }
-    }
-
-    fn drain_client(&mut self, number: usize) {
-        let (now, elapsed) = (self.sim.now(), self.sim.elapsed());
-        let mut notes = std::mem::take(&mut self.notes);
-        let caller = &mut self.callers[number];
-        caller.client.drain(now, elapsed, &mut notes);
-        while let Some((local, datagram)) = caller.client.outbox.pop_front() {
-            if rtc::classify(&datagram) == rtc::Class::Stun && datagram[..2] == BINDING_REQUEST {
-                caller.check.clone_from(&datagram);
-            }
-            if !caller.vanished {
-                let path = Path::udp(local, caller.client.address);
-                self.sim.send(caller.up, Parcel::Datagram(path, datagram));
-            }
-        }
-        let name = actor("client", number);
-        for note in notes.drain(..) {
-            match note {
-                Note::Connected => self.sim.log(&name, "connected", ""),
-                Note::ChannelOpened => self.sim.log(&name, "channel_opened", ""),
-                Note::Closed => self.sim.log(&name, "closed", ""),
-                Note::Heard => self.sim.log(&name, "hears", ""),
-                Note::Text => self.sim.log(&name, "text", ""),
-                Note::Speaks => self.sim.log(&name, "speaks", ""),
-                Note::Spoke => self.sim.log(&name, "spoke", ""),
-                Note::Event(event) => self.sim.log(&name, event_name(&event), EventIds(&event)),
-            }
-        }
-        self.notes = notes;
-    }
-
-    fn link(&self, worker: usize, transceiver: TransceiverId) -> usize {
-        let wanted = |link: &LinkEnds| link.worker == worker && self.nodes[link.node].id == transceiver;
-        self.links.iter().position(wanted).expect("a transceiver of the plan")
-    }
-
-    fn send_up(&mut self, worker: usize, transceiver: TransceiverId, stream: StreamKey, content: Up) {
-        let index = self.link(worker, transceiver);
-        let link = &mut self.links[index];
-        let piece = link.up_streams.send(stream, content);
-        self.sim.send(link.up, Parcel::Up(piece));
-    }
-
-    fn send_down(&mut self, index: usize, stream: StreamKey, content: Down) {
-        let link = &mut self.links[index];
-        let piece = link.down_streams.send(stream, content);
-        self.sim.send(link.down, Parcel::Down(piece));
     }
 }
 

@@ -10,6 +10,7 @@ use edge::directory::Directory;
 use edge::keys::{Keyring, PopKeys};
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
+use edge::waiting::Waiting;
 use edge::worker::budget::Limits;
 use edge::worker::{Worker, WorkerConfig};
 use link::ids::EdgeId;
@@ -167,6 +168,7 @@ fn shared(local: SocketAddr) -> Arc<Shared> {
         keys: Keyring::new(PopKeys::single(&[7; 32], rtc::Identity::generate())),
         directory: Directory::new(1),
         seats: Seats::new(1),
+        waiting: Waiting::new(1),
         draining: AtomicBool::new(false),
         counts: Counts::default(),
     })

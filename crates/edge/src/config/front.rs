@@ -262,15 +262,8 @@ fn is_dns_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use daemon::config::Checked;
-
     use super::*;
-
-    fn problems(config: &Config) -> Vec<String> {
-        let mut problems = Problems::new();
-        config.check(&mut problems);
-        problems.into_vec().iter().map(ToString::to_string).collect()
-    }
+    use crate::config::tests::problems;
 
     fn turn(url: &str, secret: &str, username: &str, credential: &str) -> IceServer {
         let (secret, credential) = (Secret::new(secret), Secret::new(credential));

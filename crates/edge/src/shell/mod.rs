@@ -39,6 +39,7 @@ use crate::seats::Seats;
 use crate::signaling::{Counts, IceServers, Shared};
 use crate::tcp::Places;
 use crate::tickets::Tickets;
+use crate::waiting::Waiting;
 use crate::worker::WorkerConfig;
 
 /// A running edge. Dropping it lets its threads run on; [`Edge::drain`] and [`Edge::wait`] end them.
@@ -64,18 +65,12 @@ impl Edge {
             return Err(ConfigError { file: None, problems: problems.into_vec() }.into());
         }
         let state_dir = config.state_dir()?;
-        let state_problem = |error: &dyn std::fmt::Display| {
-            let fix = "name a directory that this user may write";
-            Problem::new("state_dir", format_args!("\"{}\"", state_dir.display()), error, fix)
-        };
-        let node =
-            NodeIdentity::load_or_create(&state_dir, Role::Edge(config.edge())).map_err(|e| state_problem(&e))?;
-        let source = config.key_source()?;
-        let (watch, keys, found) = Watch::start(source, net::clock::unix_seconds()).map_err(|error| {
-            let fix =
-                "mend or restore it; `fronthaul keys new --replace` makes another set, which ends the calls of the PoP";
-            Problem::new("keys", format_args!("\"{}\"", config.keys), error, fix)
+        let node = NodeIdentity::load_or_create(&state_dir, Role::Edge(config.edge())).map_err(|error| {
+            Problem::new("state_dir", format_args!("\"{}\"", state_dir.display()), error.reason(), error.fix())
         })?;
+        let source = config.key_source()?;
+        let (watch, keys, found) = Watch::start(source, net::clock::unix_seconds())
+            .map_err(|error| Problem::new("keys", format_args!("\"{}\"", config.keys), error.reason(), error.fix()))?;
         if found == Found::Adopted {
             tracing::info!("route.key of a former version has become key 0 of pop.keys");
         }
@@ -136,6 +131,7 @@ impl Edge {
             keys: Keyring::new(keys.clone()),
             directory: Arc::clone(&directory),
             seats: Arc::clone(&seats),
+            waiting: Waiting::new(config.limits.unclaimed_calls_per_source),
             draining: AtomicBool::new(false),
             counts: Counts::default(),
         });

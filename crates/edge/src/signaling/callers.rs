@@ -1,8 +1,6 @@
-//! Who asks for calls how often: one source may not use up the time it takes to answer offers. A seat
-//! is held from the answer until a check claims the call or the set-up timeout is over, so one source can hold
-//! `calls_per_source` times that timeout. Tickets are asked for at the same rate, hold no seat until they are used, and may be
-//! saved: who uses all of them at once holds `calls_per_source` times their lifetime more, and at most as many as
-//! [`crate::tickets`] hands out to one source.
+//! Who asks for calls how often: one source may not use up the time it takes to answer offers. How many seats its answered
+//! calls hold is for [`crate::waiting`]. Tickets are asked for at the same rate, hold no seat until they are used, and may be
+//! saved: [`crate::tickets`] hands out so many to one source.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
 use link::ids::{EdgeId, SessionId};
 use link::route::Route;
 use link::route::ticket::{Ticket, added};
@@ -19,6 +21,7 @@ use crate::directory::{CallInfo, Directory, Pending, TicketTerms};
 use crate::keys::Keyring;
 use crate::seats::Seats;
 use crate::tickets::{Admitted, Entered, Refusal};
+use crate::waiting::{Place, Waiting};
 use crate::worker::EVENTS_LABEL;
 
 /// The model that the edge answers itself.
@@ -26,6 +29,9 @@ pub const ECHO: &str = "echo";
 
 /// Seconds until a refused client may try again: the next renewal of the leases.
 pub(super) const RETRY_AFTER: u32 = 1;
+
+/// `error.code` of a call beyond the limit of those that wait.
+const TOO_MANY: &str = "too_many_unclaimed";
 
 /// What all requests share.
 pub struct Shared {
@@ -47,6 +53,8 @@ pub struct Shared {
     pub directory: Arc<Directory>,
     /// Where calls may go.
     pub seats: Arc<Seats>,
+    /// Answered calls that wait for their first check.
+    pub waiting: Arc<Waiting>,
     /// The edge stops: no further calls.
     pub draining: AtomicBool,
     /// What became of requests.
@@ -62,7 +70,7 @@ pub struct Counts {
     pub refused: AtomicU64,
     /// Refused for want of a seat.
     pub no_seat: AtomicU64,
-    /// Refused because one source asked too often.
+    /// Refused because one source asked too often, or has too many calls that wait.
     pub limited: AtomicU64,
     /// Refused because the edge stops.
     pub draining: AtomicU64,
@@ -95,14 +103,17 @@ pub struct CreateCall<'a> {
     pub dcid: Option<u16>,
     /// The ticket with which the client connects meanwhile.
     pub ticket: Option<Shown<'a>>,
+    /// Who asks, as far as what waits for them is bounded.
+    pub source: Option<IpAddr>,
 }
 
 /// Without the offer, in which the client's password stands.
 impl fmt::Debug for CreateCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offer: _, model, session_json, dcid, ticket } = self;
+        let Self { offer: _, model, session_json, dcid, ticket, source } = self;
         let mut call = f.debug_struct("CreateCall");
-        call.field("model", model).field("session_json", session_json).field("dcid", dcid).field("ticket", ticket);
+        call.field("model", model).field("session_json", session_json).field("dcid", dcid);
+        call.field("ticket", ticket).field("source", source);
         call.finish_non_exhaustive()
     }
 }
@@ -142,6 +153,7 @@ pub fn create_call(
     let counter = match &result {
         Ok(_) => &counts.created,
         Err(error) if error.code == "no_seat" => &counts.no_seat,
+        Err(error) if error.code == TOO_MANY => &counts.limited,
         Err(error) if error.code == "draining" => &counts.draining,
         Err(_) => &counts.refused,
     };
@@ -166,6 +178,7 @@ fn answer(
         return answer_ticket(shared, now, unix_seconds, &offer, call, shown);
     }
     let model = choose_model(shared, session_model.as_deref().or(call.model));
+    let place = wait(shared, call.source)?;
     let seat = if model == ECHO { shared.seats.take_local() } else { shared.seats.take(model, &[]) };
     let seat = seat.ok_or_else(|| {
         ApiError::unavailable("no_seat", RETRY_AFTER, format!("No seat is free for model {model:?}; try again."))
@@ -201,6 +214,7 @@ fn answer(
             ticket: None,
         },
         seat,
+        place,
     };
     if !shared.directory.insert(session, pending, now + shared.setup_timeout) {
         return Err(internal("its id is taken"));
@@ -250,7 +264,9 @@ fn answer_ticket(
     let setup = facts
         .setup(&local, &accepted.setup.remote_ufrag, EVENTS_LABEL)
         .ok_or_else(|| unfit("The offer's a=sctp-init cannot be used; connect without a ticket."))?;
-    let make = |admitted| ticket_pending(&granted, unix_seconds, setup, admitted);
+    let here = shared.directory.get(granted.route.session).is_some();
+    let place = if here { None } else { wait(shared, call.source)? };
+    let make = |admitted| Pending { place, ..ticket_pending(&granted, unix_seconds, setup, admitted) };
     let until = now + shared.setup_timeout;
     let config = call.session_json;
     let entered = tickets.enter(&shared.directory, &granted, unix_seconds, until, config, make);
@@ -266,7 +282,18 @@ pub(crate) fn ticket_pending(ticket: &Ticket, unix_seconds: u32, setup: Setup, a
     let session_config = if model == ECHO { String::new() } else { config };
     let terms = TicketTerms { expires: ticket.expires(), max_seconds: ticket.max_seconds(), tenant: ticket.tenant };
     let call = CallInfo { model, session_config, created_at: u64::from(unix_seconds), ticket: Some(terms) };
-    Pending { setup, former: Vec::new(), call, seat }
+    Pending { setup, former: Vec::new(), call, seat, place: None }
+}
+
+/// A place for a call that waits for its first check.
+fn wait(shared: &Shared, source: Option<IpAddr>) -> Result<Option<Place>, ApiError> {
+    let Some(source) = source else { return Ok(None) };
+    shared.waiting.take(source).map(Some).ok_or_else(|| {
+        let message =
+            "Too many calls of your address wait for their client's first packet; let them connect, or try later.";
+        let error = ApiError::status(StatusCode::TOO_MANY_REQUESTS, TOO_MANY, message);
+        ApiError { retry_after: Some(RETRY_AFTER), ..error }
+    })
 }
 
 fn note_snap(shared: &Shared, snap: Snap) {
@@ -317,6 +344,6 @@ pub(super) fn choose_model<'a>(shared: &'a Shared, asked: Option<&str>) -> &'a s
 }
 
 pub(super) fn internal(what: &str) -> ApiError {
-    let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
+    let status = StatusCode::INTERNAL_SERVER_ERROR;
     ApiError::status(status, "internal_error", format!("The call could not be set up: {what}; try again."))
 }

@@ -124,7 +124,8 @@ async fn create(
     let refused = |_: &ApiError| {
         shared.counts.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     };
-    if let Some(caller) = request.extensions().get::<Caller>() {
+    let caller = request.extensions().get::<Caller>().cloned();
+    if let Some(caller) = &caller {
         caller.pay(Instant::now()).inspect_err(|_| {
             shared.counts.limited.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         })?;
@@ -143,6 +144,7 @@ async fn create(
         session_json: parts.session.as_deref(),
         dcid,
         ticket,
+        source: caller.as_ref().map(Caller::source),
     };
     let unix_seconds = net::clock::unix_seconds();
     let created = create_call(&shared, Instant::now(), unix_seconds, &mut rand::rng(), call)?;

@@ -16,6 +16,7 @@ use super::{Callers, Counts, CreateCall, MAX_OFFER_BYTES, Shared, create_call, r
 use crate::directory::Directory;
 use crate::keys::{Keyring, PopKeys};
 use crate::seats::Seats;
+use crate::waiting::Waiting;
 
 fn shared() -> Arc<Shared> {
     let models = [("echo", "echo"), ("parrot", "parrot"), ("gpt-realtime", "parrot")];
@@ -29,6 +30,7 @@ fn shared() -> Arc<Shared> {
         keys: Keyring::new(PopKeys::single(&[1; 32], rtc::Identity::generate())),
         directory: Directory::new(1),
         seats: Seats::new(100),
+        waiting: Waiting::new(3),
         draining: AtomicBool::new(false),
         counts: Counts::default(),
     };
@@ -386,6 +388,42 @@ async fn a_source_that_asks_too_often_is_told_to_wait_and_others_are_not() {
     assert_eq!(refused.error()["code"], "too_many_calls");
     assert_eq!(ask([192, 0, 2, 10]).await.status, StatusCode::CREATED);
     assert_eq!(shared.counts.limited.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_source_whose_calls_all_wait_is_told_so_until_one_is_claimed_or_over() {
+    let shared = shared();
+    let callers = Callers::new(Instant::now(), 100, 7);
+    let ask = async |source: [u8; 4]| {
+        let request = Request::post("/v1/realtime/calls").header("content-type", "application/sdp");
+        let request = request.extension(callers.caller(source.into())).body(offer().into()).unwrap();
+        send(&shared, request).await
+    };
+    let mut calls = Vec::new();
+    for _ in 0..3 {
+        calls.push(ask([192, 0, 2, 9]).await.header("location").to_owned());
+    }
+    for _ in 0..5 {
+        let refused = ask([192, 0, 2, 9]).await;
+        assert_eq!((refused.status, refused.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, "1"));
+        assert_eq!(refused.error()["code"], "too_many_unclaimed");
+    }
+    assert_eq!((shared.seats.used(), shared.counts.limited.load(Ordering::Relaxed)), (3, 5), "no seat is taken");
+    assert_eq!(ask([192, 0, 2, 10]).await.status, StatusCode::CREATED);
+
+    let id = |call: &str| call.rsplit('/').next().unwrap().parse().unwrap();
+    let entry = shared.directory.get(id(&calls[0])).unwrap();
+    let claimed = shared.directory.claim(&entry, 0).unwrap();
+    // As the worker does, which takes it apart.
+    let crate::directory::Pending { seat, place, .. } = *claimed;
+    drop(place);
+    assert_eq!(ask([192, 0, 2, 9]).await.status, StatusCode::CREATED, "one is claimed");
+    assert_eq!(ask([192, 0, 2, 9]).await.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(request(&shared, "DELETE", &calls[1], "", "").await.status, StatusCode::OK);
+    assert_eq!(ask([192, 0, 2, 9]).await.status, StatusCode::CREATED, "one is over");
+    drop(seat);
+    shared.directory.expire(Instant::now() + Duration::from_secs(31));
+    assert_eq!((shared.waiting.sources(), shared.seats.used()), (0, 0));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What strangers may cost: established flows come first.
 //!
-//! A datagram of a connected session, on a 4-tuple that a check proved, is never asked for a budget. Everything else costs one token of its source (an
-//! IPv4 address, or an IPv6 /64: that is what one host is given) and one of the worker:
+//! A datagram of a connected session, on a 4-tuple that a check proved, is never asked for a budget. Everything else costs
+//! one token of its source (an IPv4 address, or an IPv6 /64: that is what one host is given) and one of the worker:
 //!
 //! ```text
 //!               per source                 per worker

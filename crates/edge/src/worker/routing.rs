@@ -310,7 +310,7 @@ impl Worker {
             self.directory.remove(id);
             return None;
         };
-        let Pending { setup, former, call, seat } = *pending;
+        let Pending { setup, former, call, seat, place: _ } = *pending;
         self.io.stats.snap += u64::from(setup.sctp.as_ref().is_some_and(|sctp| sctp.snap.is_some()));
         let mut session = rtc::Session::new(now, setup, &identity, self.config.session.clone(), self.seed());
         session.keep_former(&former);

@@ -1,11 +1,12 @@
 //! Set-up work, a step at a time: what a turn has no step left for waits here.
 //!
 //! A step is the claim of a session (its machine is built, as the DTLS client it also draws a key) or one DTLS datagram
-//! of a session that is not connected (up to a certificate's verification and a signature), by itself or in a check: 50 to
-//! 300 us each, where a media packet takes two. With SPED a claim is both, as the first check carries the ClientHello. A storm of set-ups in one receive batch would hold every running call up for 20 ms; one step
-//! per turn holds it up for 0.3 ms. Datagrams wait in the order in which they came, and whoever finds the queue full is
-//! dropped: checks and DTLS flights are repeated by their senders. A 4-tuple has [`WAITING_PER_PATH`] places: one that
-//! sends more displaces its own, so that it takes its turn among the others and no more.
+//! of a session that is not connected (up to a certificate's verification and a signature), by itself or in a check: 50
+//! to 300 us each, where a media packet takes two. With SPED a claim is both, as the first check carries the
+//! ClientHello. A storm of set-ups in one receive batch would hold every running call up for 20 ms; one step per turn
+//! holds it up for 0.3 ms. Datagrams wait in the order in which they came, and whoever finds the queue full is dropped:
+//! checks and DTLS flights are repeated by their senders. A 4-tuple has [`WAITING_PER_PATH`] places: one that sends more
+//! displaces its own, so that it takes its turn among the others and no more.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -30,11 +30,10 @@ impl Drop for StateDir {
     }
 }
 
-/// An edge that answers everything itself.
-pub(crate) fn start(name: &str, workers: usize) -> (Edge, StateDir) {
-    let state = StateDir::new(name);
+/// Of an edge on free ports that answers everything itself.
+pub(crate) fn config(state: &StateDir, workers: usize) -> Config {
     let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    let config = Config {
+    Config {
         workers,
         media_bind: any,
         http_bind: any,
@@ -45,8 +44,12 @@ pub(crate) fn start(name: &str, workers: usize) -> (Edge, StateDir) {
         state_dir: state.0.clone(),
         drain_timeout_ms: 500,
         ..Config::default()
-    };
-    (Edge::start(config, metrics()).unwrap(), state)
+    }
+}
+
+pub(crate) fn start(name: &str, workers: usize) -> (Edge, StateDir) {
+    let state = StateDir::new(name);
+    (Edge::start(config(&state, workers), metrics()).unwrap(), state)
 }
 
 /// A client of HTTP to which no status is an error.

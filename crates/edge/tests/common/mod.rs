@@ -15,6 +15,7 @@ use edge::keys::{Keyring, PopKeys};
 use edge::seats::Seats;
 use edge::signaling::{Counts, CreateCall, Shared, create_call};
 use edge::tickets::{Terms, Tickets};
+use edge::waiting::Waiting;
 use edge::worker::budget::Limits;
 use edge::worker::{Output, Worker, WorkerConfig};
 use link::ids::{EdgeId, SessionId, TransceiverId};
@@ -179,9 +180,40 @@ fn shared_of_run(
         keys: Keyring::new(keys),
         directory,
         seats,
+        waiting: Waiting::new(100),
         draining: AtomicBool::new(false),
         counts: Counts::default(),
     })
+}
+
+/// What runs in virtual time.
+pub(crate) trait Virtual {
+    fn now(&mut self) -> &mut Instant;
+
+    /// Carries datagrams until nobody has any.
+    fn settle(&mut self);
+
+    /// When somebody wants to be called next.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Calls everybody whose time it is.
+    fn serve(&mut self);
+}
+
+/// Lets time pass, serving every deadline.
+pub(crate) fn run_for(world: &mut impl Virtual, duration: Duration) {
+    let until = *world.now() + duration;
+    loop {
+        world.settle();
+        // A deadline that lies in the past is served at once, in the next millisecond at the latest.
+        let soon = *world.now() + Duration::from_micros(100);
+        let next = world.deadline().unwrap_or(until).max(soon);
+        *world.now() = next.min(until);
+        if next > until {
+            return;
+        }
+        world.serve();
+    }
 }
 
 /// Worker cores and one client, on one thread in virtual time; the network between them is perfect and instant.
@@ -311,25 +343,7 @@ impl Rig {
 
     /// Lets time pass, serving every deadline.
     pub(crate) fn run_for(&mut self, duration: Duration) {
-        let until = self.now + duration;
-        loop {
-            self.settle();
-            let workers = self.workers.iter().filter_map(Worker::poll_timeout).min();
-            let next = [Some(self.client.timeout), workers].into_iter().flatten().min().unwrap_or(until);
-            // A deadline that lies in the past is served at once, in the next millisecond at the latest.
-            let next = next.max(self.now + Duration::from_micros(100));
-            if next > until {
-                self.now = until;
-                return;
-            }
-            self.now = next;
-            if self.client.timeout <= self.now {
-                self.client.tick(self.now);
-            }
-            for worker in &mut self.workers {
-                worker.handle_timeout(self.now);
-            }
-        }
+        run_for(self, duration);
     }
 
     /// Lets time pass until something holds.
@@ -348,5 +362,26 @@ impl Rig {
         });
         self.run_for(Duration::from_millis(50));
         id
+    }
+}
+
+impl Virtual for Rig {
+    fn now(&mut self) -> &mut Instant {
+        &mut self.now
+    }
+
+    fn settle(&mut self) {
+        Self::settle(self);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.workers.iter().filter_map(Worker::poll_timeout).chain([self.client.timeout]).min()
+    }
+
+    fn serve(&mut self) {
+        if self.client.timeout <= self.now {
+            self.client.tick(self.now);
+        }
+        self.workers.iter_mut().for_each(|worker| worker.handle_timeout(self.now));
     }
 }
