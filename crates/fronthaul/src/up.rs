@@ -13,6 +13,7 @@ mod plan;
 mod probe;
 
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use daemon::StartError;
@@ -20,7 +21,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 use crate::cli::UpOptions;
-use child::{Child, Ended};
+use child::{Announced, Child};
 use plan::Plan;
 
 /// A first start makes keys and certificates; on a loaded machine that took below 2 s.
@@ -31,51 +32,26 @@ const STOPPED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Runs both until a signal, or until one of them ends.
 pub(crate) fn run(options: &UpOptions) -> Result<(), StartError> {
-    let plan = Plan::new(options)?;
+    let mut plan = Plan::new(options)?;
     // One thread, the main one, because the kernel takes the thread that spawns a child for its parent.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| StartError::failed("starting the runtime", error))?;
-    runtime.block_on(run_both(&plan))
+    runtime.block_on(run_both(&mut plan))
 }
 
-async fn run_both(plan: &Plan) -> Result<(), StartError> {
+async fn run_both(plan: &mut Plan) -> Result<(), StartError> {
     let mut stop = Stop::new().map_err(|error| StartError::failed("installing signal handlers", error))?;
     let mut transceiver = Child::spawn("transceiver", &plan.transceiver_arguments())?;
-    let mut edge = match Child::spawn("edge", &plan.edge_arguments()) {
-        Ok(edge) => edge,
-        Err(error) => {
-            transceiver.end(STOPPED_WITHIN).await;
-            return Err(error);
-        }
-    };
-
-    let ended = tokio::select! {
-        ready = until_ready(plan) => ready.map(|()| None),
-        () = stop.asked() => Ok(Some(None)),
-        ended = edge.ended() => Ok(Some(Some(ended))),
-        ended = transceiver.ended() => Ok(Some(Some(ended))),
-    };
-    let outcome = match ended {
-        Ok(None) => {
-            // A closed standard output is no reason to end.
-            let _ = writeln!(io::stdout(), "{plan}");
-            tokio::select! {
-                () = stop.asked() => Ok(()),
-                ended = edge.ended() => Err(ended),
-                ended = transceiver.ended() => Err(ended),
-            }
-            .map_err(Ended::into_error)
-        }
-        Ok(Some(None)) => Ok(()),
-        Ok(Some(Some(ended))) => Err(ended.into_error()),
-        Err(error) => Err(error),
-    };
+    let mut edge = None;
+    let outcome = serve(plan, &mut stop, &mut transceiver, &mut edge).await;
 
     // The edge first: it ends its calls in order while the transceiver still answers.
     let in_order = async {
-        edge.end(STOPPED_WITHIN).await;
+        if let Some(edge) = &mut edge {
+            edge.end(STOPPED_WITHIN).await;
+        }
         transceiver.end(STOPPED_WITHIN).await;
     };
     tokio::select! {
@@ -84,6 +60,55 @@ async fn run_both(plan: &Plan) -> Result<(), StartError> {
         () = stop.insisted() => {}
     }
     outcome
+}
+
+/// Starts the edge, which has to know where the transceiver listens, and returns when both are asked to stop or one of the
+/// two has ended.
+async fn serve(
+    plan: &mut Plan,
+    stop: &mut Stop,
+    transceiver: &mut Child,
+    edge: &mut Option<Child>,
+) -> Result<(), StartError> {
+    let announced = transceiver.announced();
+    let ports = tokio::select! {
+        ports = listening("transceiver", announced) => ports?,
+        () = stop.asked() => return Ok(()),
+        ended = transceiver.ended() => return Err(ended.into_error()),
+    };
+    plan.transceiver_listens(&ports);
+    let edge = edge.insert(Child::spawn("edge", &plan.edge_arguments())?);
+    let announced = edge.announced();
+    let ready = async {
+        let ports = listening("edge", announced).await?;
+        plan.edge_listens(&ports);
+        until_ready(plan).await
+    };
+    tokio::select! {
+        ready = ready => ready?,
+        () = stop.asked() => return Ok(()),
+        ended = edge.ended() => return Err(ended.into_error()),
+        ended = transceiver.ended() => return Err(ended.into_error()),
+    }
+    // A closed standard output is no reason to end.
+    let _ = writeln!(io::stdout(), "{plan}");
+    tokio::select! {
+        () = stop.asked() => Ok(()),
+        ended = edge.ended() => Err(ended.into_error()),
+        ended = transceiver.ended() => Err(ended.into_error()),
+    }
+}
+
+/// What a daemon says of its ports. Of one that says nothing because it ends, its end is the news, so this waits on.
+async fn listening(name: &str, announced: Announced) -> Result<Vec<(String, SocketAddr)>, StartError> {
+    match timeout(READY_WITHIN, announced).await {
+        Ok(Ok(ports)) => Ok(ports),
+        Ok(Err(_)) => std::future::pending().await,
+        Err(_) => {
+            let what = format!("{name} is not ready after {} s", READY_WITHIN.as_secs());
+            Err(StartError::failed(what, "it does not say where it listens"))
+        }
+    }
 }
 
 async fn until_ready(plan: &Plan) -> Result<(), StartError> {

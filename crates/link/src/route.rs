@@ -125,15 +125,20 @@ impl RouteKeys {
     /// Seals a route into a ufrag.
     #[must_use]
     pub fn seal(&self, route: &Route) -> String {
+        let mut sealed = [0; SEALED_BYTES];
+        sealed[..PLAIN_BYTES].copy_from_slice(&encode_fields(KIND_TERMINATED, route));
+        self.seal_in_place(VERSION, &mut sealed)
+    }
+
+    /// The ufrag of a plain text, behind which there is room for the tag.
+    fn seal_in_place(&self, version: u8, sealed: &mut [u8]) -> String {
         let key_id = self.ring.newest;
-        let mut ufrag = String::with_capacity(TOKEN_CHARS);
-        // A ring's newest slot is filled by construction, and sealing 19 bytes cannot exceed a limit of the cipher; an
+        let head = head_char(version, key_id);
+        let mut ufrag = String::with_capacity(1 + (sealed.len() * 4).div_ceil(3));
+        // A ring's newest slot is filled by construction, and sealing some bytes cannot exceed a limit of the cipher; an
         // empty ufrag is refused by every reader.
         let Some(keys) = &self.ring.slots[usize::from(key_id)] else { return ufrag };
-        let head = head_char(VERSION, key_id);
-        let mut sealed = [0; SEALED_BYTES];
-        let (plain, tag_out) = sealed.split_at_mut(PLAIN_BYTES);
-        plain.copy_from_slice(&encode_fields(KIND_TERMINATED, route));
+        let Some((plain, tag_out)) = sealed.split_last_chunk_mut::<TAG_BYTES>() else { return ufrag };
         let nonce = Nonce::assume_unique_for_key(NONCE);
         let Ok(tag) = keys.route.seal_in_place_separate_tag(nonce, Aad::from([head]), plain) else { return ufrag };
         tag_out.copy_from_slice(tag.as_ref());

@@ -49,11 +49,24 @@ export async function until(what, probe, { ms = 10_000, every = 50 } = {}) {
 function start(folder, name, args) {
   const log = join(folder, `${name}.log`);
   const out = openSync(log, "a");
-  const child = spawn(join(BIN, args[0]), args.slice(1), { stdio: ["ignore", out, out] });
+  const child = spawn(join(BIN, args[0]), [...args.slice(1), "--announce"], { stdio: ["ignore", "pipe", out] });
   closeSync(out);
   const exited = new Promise((resolve) => child.once("exit", resolve));
+  // One line of name=address, once all ports are open; a port 0 became a free one.
+  const ports = new Promise((resolve, reject) => {
+    let told = "";
+    child.stdout.setEncoding("utf8").on("data", (part) => {
+      told += part;
+      if (!told.includes("\n")) return;
+      const words = told.slice(0, told.indexOf("\n")).split(" ");
+      resolve(Object.fromEntries(words.map((word) => [word.split("=")[0], Number(word.split(":").at(-1))])));
+    });
+    child.once("error", reject);
+    exited.then(() => reject(new Error(`the ${name} did not start`)));
+  });
   return {
     child,
+    ports,
     log: () => readFileSync(log, "utf8"),
     stop: async () => {
       if (child.exitCode === null && child.signalCode === null) child.kill("SIGTERM");
@@ -67,34 +80,33 @@ function start(folder, name, args) {
 /** Starts one edge and one transceiver; `workers` of the edge. */
 export async function startServers({ workers = 2, edge = "", transceiver = "" } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "fronthaul-servers-"));
-  const [media, link, http, edgeAdmin, transceiverAdmin] = await Promise.all([
-    udpPort(),
-    udpPort(),
-    tcpPort(),
-    tcpPort(),
-    tcpPort(),
-  ]);
   const state = join(folder, "state");
   writeFileSync(
     join(folder, "transceiver.toml"),
-    `link_bind = "127.0.0.1:${link}"\nadmin_bind = "127.0.0.1:${transceiverAdmin}"\nstate_dir = "${state}"\n${transceiver}\n`,
+    `link_bind = "127.0.0.1:0"\nadmin_bind = "127.0.0.1:0"\nstate_dir = "${state}"\n${transceiver}\n`,
   );
-  writeFileSync(
-    join(folder, "edge.toml"),
-    `workers = ${workers}\nmedia_bind = "127.0.0.1:${media}"\nhttp_bind = "127.0.0.1:${http}"\n` +
-      `admin_bind = "127.0.0.1:${edgeAdmin}"\nstate_dir = "${state}"\n${edge}\n` +
-      `[[transceivers]]\nid = 1\naddress = "127.0.0.1:${link}"\n`,
-  );
-  const processes = [
-    start(folder, "transceiver", ["fronthaul", "transceiver", "--config", join(folder, "transceiver.toml")]),
-    start(folder, "edge", ["fronthaul", "edge", "--config", join(folder, "edge.toml")]),
-  ];
+  const processes = [];
+  const started = async (name) => {
+    const daemon = start(folder, name, ["fronthaul", name, "--config", join(folder, `${name}.toml`)]);
+    processes.push(daemon);
+    return await daemon.ports;
+  };
   const stop = async () => {
     await Promise.all(processes.map((process) => process.stop()));
     rmSync(folder, { recursive: true, force: true });
   };
   const logs = () => processes.map(({ log }) => log()).join("\n");
+  let media, http, edgeAdmin, transceiverAdmin;
   try {
+    let link;
+    ({ link, admin: transceiverAdmin } = await started("transceiver"));
+    writeFileSync(
+      join(folder, "edge.toml"),
+      `workers = ${workers}\nmedia_bind = "127.0.0.1:0"\nhttp_bind = "127.0.0.1:0"\n` +
+        `admin_bind = "127.0.0.1:0"\nstate_dir = "${state}"\n${edge}\n` +
+        `[[transceivers]]\nid = 1\naddress = "127.0.0.1:${link}"\n`,
+    );
+    ({ media, http, admin: edgeAdmin } = await started("edge"));
     for (const admin of [transceiverAdmin, edgeAdmin]) {
       await until(`readiness on ${admin}`, async () => (await fetch(`http://127.0.0.1:${admin}/readyz`)).ok);
     }

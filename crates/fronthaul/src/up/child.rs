@@ -2,13 +2,15 @@
 
 use std::env;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use daemon::StartError;
-use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};
 use tokio::process::Command;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -16,7 +18,11 @@ pub(super) struct Child {
     name: &'static str,
     process: tokio::process::Child,
     logs: [Option<JoinHandle<()>>; 2],
+    announced: Option<Announced>,
 }
+
+/// Where a daemon listens, by name, as soon as it says so.
+pub(super) type Announced = oneshot::Receiver<Vec<(String, SocketAddr)>>;
 
 /// How a child ended.
 pub(super) struct Ended {
@@ -25,19 +31,31 @@ pub(super) struct Ended {
 }
 
 impl Child {
-    /// Starts this program again with other arguments. Call it on the main thread.
+    /// Starts this program again as this daemon. Call it on the main thread.
     pub(super) fn spawn(name: &'static str, arguments: &[String]) -> Result<Self, StartError> {
         let failed = |error| StartError::failed(format!("starting the {name}"), error);
         let mut command = std::process::Command::new(env::current_exe().map_err(failed)?);
-        command.arg(name).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .arg(name)
+            .args(arguments)
+            .arg("--announce")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.process_group(0);
         net::process::die_with_parent(&mut command);
         let mut process = Command::from(command).kill_on_drop(true).spawn().map_err(failed)?;
+        let (said, announced) = oneshot::channel();
         let logs = [
-            process.stdout.take().map(|pipe| tokio::spawn(forward(name, pipe))),
+            process.stdout.take().map(|pipe| tokio::spawn(announce(name, pipe, said))),
             process.stderr.take().map(|pipe| tokio::spawn(forward(name, pipe))),
         ];
-        Ok(Self { name, process, logs })
+        Ok(Self { name, process, logs, announced: Some(announced) })
+    }
+
+    /// Where it listens; asked for once.
+    pub(super) fn announced(&mut self) -> Announced {
+        self.announced.take().unwrap_or_else(|| oneshot::channel().1)
     }
 
     /// Waits until it has ended and all it said is forwarded. Cancel safe.
@@ -83,9 +101,23 @@ impl Ended {
     }
 }
 
+/// Reads the announcement, which is the first line that a daemon writes to standard output, and copies what follows.
+async fn announce(name: &'static str, pipe: impl AsyncRead + Unpin, said: oneshot::Sender<Vec<(String, SocketAddr)>>) {
+    let mut lines = BufReader::new(pipe).lines();
+    if let Ok(Some(line)) = lines.next_line().await {
+        let port = |word: &str| word.split_once('=').and_then(|(name, at)| Some((name.to_owned(), at.parse().ok()?)));
+        // Who asked may have ended meanwhile.
+        let _ = said.send(line.split_ascii_whitespace().filter_map(port).collect());
+    }
+    copy(name, lines).await;
+}
+
 /// Copies lines to standard error, each with its origin.
 async fn forward(name: &'static str, pipe: impl AsyncRead + Unpin) {
-    let mut lines = BufReader::new(pipe).lines();
+    copy(name, BufReader::new(pipe).lines()).await;
+}
+
+async fn copy(name: &'static str, mut lines: Lines<BufReader<impl AsyncRead + Unpin>>) {
     while let Ok(Some(line)) = lines.next_line().await {
         // Nobody can be told that standard error is gone, and the child must not block on it.
         let _ = writeln!(std::io::stderr(), "{name:<11} | {line}");

@@ -24,7 +24,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Takes each port for a moment, so that all that are taken are reported at once, and by this process.
+    /// Takes each port for a moment, so that all that are taken are reported at once, and by this process. A port 0 stays
+    /// one: the daemons say which they got.
     pub(super) fn new(options: &UpOptions) -> Result<Self, StartError> {
         let mut ports = Ports::default();
         let everywhere = everywhere(&options.advertise);
@@ -66,6 +67,19 @@ impl Plan {
         }
     }
 
+    /// What the transceiver announced.
+    pub(super) fn transceiver_listens(&mut self, ports: &[(String, SocketAddr)]) {
+        learn(ports, "link", &mut self.link);
+        learn(ports, "admin", &mut self.transceiver_admin);
+    }
+
+    /// What the edge announced.
+    pub(super) fn edge_listens(&mut self, ports: &[(String, SocketAddr)]) {
+        learn(ports, "http", &mut self.http);
+        learn(ports, "media", &mut self.media);
+        learn(ports, "admin", &mut self.edge_admin);
+    }
+
     pub(super) fn edge_arguments(&self) -> Vec<String> {
         let public: Vec<String> = self.advertise.iter().map(|address| format!("{address:?}")).collect();
         let mut keys = vec![
@@ -99,6 +113,12 @@ impl Plan {
     }
 }
 
+fn learn(ports: &[(String, SocketAddr)], name: &str, address: &mut SocketAddr) {
+    if let Some((_, found)) = ports.iter().find(|(other, _)| other == name) {
+        *address = *found;
+    }
+}
+
 /// What is printed once both are ready.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -122,36 +142,22 @@ struct Ports {
 }
 
 impl Ports {
-    /// The address with its port resolved.
     fn tcp(&mut self, option: &str, address: SocketAddr) -> SocketAddr {
-        let bound = TcpListener::bind(address).and_then(|listener| {
-            let local = listener.local_addr()?;
-            self.tcp.push(listener);
-            Ok(local)
-        });
-        self.resolve(option, address, Transport::Tcp, bound)
+        let bound = TcpListener::bind(address).map(|listener| self.tcp.push(listener));
+        self.note(option, address, Transport::Tcp, bound)
     }
 
     fn udp(&mut self, option: &str, address: SocketAddr) -> SocketAddr {
-        let bound = UdpSocket::bind(address).and_then(|socket| {
-            let local = socket.local_addr()?;
-            self.udp.push(socket);
-            Ok(local)
-        });
-        self.resolve(option, address, Transport::Udp, bound)
+        let bound = UdpSocket::bind(address).map(|socket| self.udp.push(socket));
+        self.note(option, address, Transport::Udp, bound)
     }
 
-    fn resolve(
-        &mut self,
-        option: &str,
-        address: SocketAddr,
-        transport: Transport,
-        bound: io::Result<SocketAddr>,
-    ) -> SocketAddr {
-        bound.unwrap_or_else(|error| {
+    /// The address, and what is wrong with it.
+    fn note(&mut self, option: &str, address: SocketAddr, transport: Transport, bound: io::Result<()>) -> SocketAddr {
+        if let Err(error) = bound {
             self.problems.push(bind::refused(option, address, transport, &error));
-            address
-        })
+        }
+        address
     }
 }
 

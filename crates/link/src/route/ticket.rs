@@ -20,7 +20,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
-use super::{NONCE, PLAIN_BYTES, Route, RouteKeys, TAG_BYTES, decode_fields, encode_fields, head_char};
+use super::{NONCE, PLAIN_BYTES, Route, RouteKeys, TAG_BYTES, decode_fields, encode_fields};
 
 /// What the head of a ticket names.
 pub(super) const VERSION: u8 = 2;
@@ -91,13 +91,8 @@ impl RouteKeys {
     /// Seals a ticket into a ufrag.
     #[must_use]
     pub fn seal_ticket(&self, ticket: &Ticket) -> String {
-        let key_id = self.newest();
-        let mut ufrag = String::with_capacity(TICKET_CHARS);
-        // As with routes: the newest slot is filled, and sealing 29 bytes exceeds no limit.
-        let Some(keys) = &self.ring.slots[usize::from(key_id)] else { return ufrag };
-        let head = head_char(VERSION, key_id);
         let mut sealed = [0; SEALED_BYTES];
-        let (plain, tag_out) = sealed.split_at_mut(TICKET_BYTES);
+        let (plain, _) = sealed.split_at_mut(TICKET_BYTES);
         let kind = if ticket.has_config { KIND_WITH_CONFIG } else { KIND_PLAIN };
         plain[..PLAIN_BYTES].copy_from_slice(&encode_fields(kind, &ticket.route));
         let (words, model) = plain[PLAIN_BYTES..].split_at_mut(6);
@@ -105,12 +100,7 @@ impl RouteKeys {
             place.copy_from_slice(&word.to_be_bytes());
         }
         model.copy_from_slice(&ticket.model.to_be_bytes());
-        let nonce = Nonce::assume_unique_for_key(NONCE);
-        let Ok(tag) = keys.route.seal_in_place_separate_tag(nonce, Aad::from([head]), plain) else { return ufrag };
-        tag_out.copy_from_slice(tag.as_ref());
-        ufrag.push(char::from(head));
-        STANDARD_NO_PAD.encode_string(sealed, &mut ufrag);
-        ufrag
+        self.seal_in_place(VERSION, &mut sealed)
     }
 
     /// Opens the ticket at the start of a ufrag. `None`: not one of ours. Allocates nothing.
