@@ -243,6 +243,44 @@ test("a hint of the network on a dead path repairs it", async () => {
   await gone();
 });
 
+test("silence restarts nothing", async () => {
+  const states = await inPage({}, async (call, seen) => {
+    await call.connect();
+    await new Promise((resolve) => setTimeout(resolve, 6000));
+    return seen.filter(({ type }) => type === "state").map(({ detail }) => detail);
+  });
+  assert.deepEqual(states, ["connecting", "connected"]);
+  await close();
+  await gone();
+});
+
+test("a path that stutters while the agent speaks is repaired within a second, and then only when it stays silent", async () => {
+  const { noticed, restarts } = await inPage({ model: "echo" }, async (call, seen) => {
+    await call.connect();
+    const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+    const pc = call.peerConnection;
+    const [look, apply] = [pc.getStats.bind(pc), pc.setRemoteDescription.bind(pc)];
+    await pause(1500);
+    const began = performance.now();
+    let frozen = await look();
+    pc.getStats = async () => frozen ?? look();
+    pc.setRemoteDescription = async (answer) => {
+      frozen = undefined;
+      return apply(answer);
+    };
+    while (!seen.some(({ type }) => type === "reconnected")) await pause(20);
+    frozen = await look();
+    await pause(2500);
+    const repairs = seen.filter(({ detail }) => detail === "reconnecting");
+    return { noticed: repairs[0].at - began, restarts: repairs.length };
+  });
+  console.log(`noticed after ${noticed.toFixed(0)} ms`);
+  assert.ok(noticed < 1000, `noticed after ${noticed} ms`);
+  assert.equal(restarts, 1);
+  await close();
+  await gone();
+});
+
 test("a restart is heard where the browser forgets the paths of before", async () => {
   const told = await inPage({}, async (call, seen) => {
     await call.connect();

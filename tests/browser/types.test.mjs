@@ -32,3 +32,16 @@ test("each export, method and error code of the module is declared", () => {
   const internal = ["server", "unexpected", "closed", "busy", "not_connected"];
   assert.deepEqual(codes.filter((code) => !internal.includes(code) && !documented.includes(`\`${code}\``)), []);
 });
+
+test("options, events and a ticket's fields are the same in the module, the types and the edge", () => {
+  const [module, types, ticket] = [read("fronthaul.js"), read("fronthaul.d.ts"), readFileSync(path("../../crates/edge/src/signaling/ticket.rs"), "utf8")];
+  const body = (text, head) => text.slice(text.indexOf(head), text.indexOf("\n}", text.indexOf(head)));
+  const names = (text, pattern) => [...new Set([...text.matchAll(pattern)].map(([, name]) => name))].sort();
+  const declared = (name) => names(body(types, `export interface ${name} {`), /^ {2}(\w+)\??:/gm);
+  const known = /const known = \[(.*?)\]/s.exec(module)[1];
+  assert.deepEqual(declared("CallOptions"), names(known, /"(\w+)"/g));
+  assert.deepEqual(declared("CallEvents"), names(module, /#tell\("(\w+)"/g));
+  assert.deepEqual(declared("Ticket"), names(body(ticket, "pub struct Issued {"), /^ {4}pub (\w+):/gm));
+  const used = names(module, /\bticket\.(\w+)/g).filter((name) => name !== "until");
+  assert.deepEqual(used.filter((name) => !declared("Ticket").includes(name)), []);
+});

@@ -167,6 +167,8 @@ export interface Ticket {
   ssrc: number;
   cname: string;
   sdp_session: string;
+  /** Those that the edge names. */
+  ice_servers?: RTCIceServer[];
   expires_in_ms: number;
   max_call_seconds: number;
 }

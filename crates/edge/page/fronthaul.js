@@ -16,14 +16,28 @@ const OPEN_MS = 15_000;
 const HTTP_MS = 10_000;
 /** How long a direct path is given before TURN servers, which the answer named, are tried. */
 const DIRECT_MS = 1500;
-/** An edge without anything to say sends a report each second. After this long without a packet it is asked for one, */
-const QUIET_MS = 400;
-/** and when this long (or two round trips) after the question there is none, the path is gone. */
-const SILENT_MS = 450;
-const WATCH_MS = 200;
-const WATCH_CLOSELY_MS = 100;
+/** The path is looked at this often, and more closely while a question is open. */
+const WATCH_MS = 100;
+const WATCH_CLOSELY_MS = 50;
+/** Without a look for this long the page slept, which says nothing of the network. */
+const SLEPT_MS = 500;
+/**
+ * After `quiet` ms without a packet the edge is asked for one, and `silent` ms (or two round trips) after the question the path is
+ * gone. An agent that speaks sends 50 packets a second; an edge without anything to say sends a report each second.
+ */
+const SPEAKING = { quiet: 150, silent: 250 };
+const SILENCE = { quiet: 400, silent: 450 };
+/** Soon after a repair a path must be silent for longer: a network that stutters is not cured by more of them. */
+const REPAIRED = { quiet: 1000, silent: 2000, forMs: 10_000 };
+/** A question is put again, as it may be lost; of two the transport acknowledges the second at once. */
+const AGAIN_MS = [50, 150];
 const RECONNECT_MS = 30_000;
 const PLAYOUT_EVERY_MS = 1000;
+/** A delay is told when it moved by this much, */
+const PLAYOUT_STEP_MS = 10;
+/** or after this long, and up to what the edge takes. */
+const PLAYOUT_AGAIN_MS = 5000;
+const PLAYOUT_MAX_MS = 2000;
 /** The stream of the events' channel. Both sides know it, so the edge speaks first. */
 const STREAM = 0;
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -209,6 +223,7 @@ export class Call extends EventTarget {
   #playout = {};
   #watch;
   #repairing = false;
+  #repairedAt = -Infinity;
   #onDevices = () => this.#devicesChanged();
   #network;
   #onOnline = () => this.#state === "connected" && this.#repair("The network changed.");
@@ -479,7 +494,11 @@ export class Call extends EventTarget {
       message: (data) => this.#message(data),
       ended: () => this.#lost(line, new FronthaulError("ended", "The edge ended the call.", "Connect again.")),
       failed: () => line === this.#line && this.#failed(line),
-      path: (state) => line === this.#line && this.#tell("path", state),
+      path: (state) => {
+        if (line !== this.#line) return;
+        if (state === "disconnected" && this.#state === "connected") this.#askForSign();
+        this.#tell("path", state);
+      },
     });
     return line;
   }
@@ -573,7 +592,7 @@ export class Call extends EventTarget {
 
   #watchAnew() {
     const now = performance.now();
-    this.#watch = { heard: new Map(), heardAt: now, looked: now, asked: undefined };
+    this.#watch = { heard: new Map(), heardAt: now, news: 0, looked: now, asked: undefined };
   }
 
   /** Asks the edge for a packet now, whatever came until now; `#look` repairs the path if none follows. */
@@ -582,8 +601,17 @@ export class Call extends EventTarget {
     const traffic = await line?.traffic().catch(() => undefined);
     if (!traffic || this.#state !== "connected" || line !== this.#line || watch !== this.#watch || watch.asked !== undefined) return;
     const now = performance.now();
-    Object.assign(watch, { heard: traffic.heard, heardAt: now, looked: now, asked: now });
-    this.#report(traffic.roundTripMs);
+    Object.assign(watch, { heard: traffic.heard, heardAt: now, looked: now });
+    this.#question(watch);
+  }
+
+  /** The transport acknowledges it, so something is heard as long as there is a path. */
+  #question(watch) {
+    const [line, asked] = [this.#line, performance.now()];
+    watch.asked = asked;
+    const put = () => line === this.#line && watch.asked === asked && this.#put({ type: "fronthaul.playout_delay" });
+    put();
+    for (const ms of AGAIN_MS) setTimeout(put, ms);
   }
 
   /** Looks whether anything is still heard, closely once it has become quiet. */
@@ -591,18 +619,17 @@ export class Call extends EventTarget {
     const [line, watch, began] = [this.#line, this.#watch, performance.now()];
     if (this.#state !== "connected" || !line || this.#repairing) return;
     if (watch.asked === undefined && began - watch.looked < WATCH_MS) return;
-    // A page that slept says nothing of the network.
-    const slept = began - watch.looked > 2 * WATCH_MS + WATCH_CLOSELY_MS;
+    const slept = began - watch.looked > SLEPT_MS;
     watch.looked = began;
     const { heard, roundTripMs } = await line.traffic().catch(() => ({ heard: watch.heard }));
     const now = performance.now();
-    if (isNews(heard, watch.heard) || slept) Object.assign(watch, { heard, heardAt: now, asked: undefined });
-    else if (watch.asked === undefined && now - watch.heardAt > QUIET_MS) {
-      watch.asked = now;
-      this.#report(roundTripMs);
-    } else if (now - watch.asked > Math.max(SILENT_MS, 2 * (roundTripMs ?? 0) + 250)) {
-      await this.#repair("Nothing arrives from the edge.");
-    }
+    if (isNews(heard, watch.heard) || slept) return Object.assign(watch, { heard, heardAt: now, news: watch.asked === undefined ? watch.news + 1 : 0, asked: undefined });
+    const flowing = watch.news >= 3;
+    const { quiet, silent } = now - this.#repairedAt < REPAIRED.forMs ? REPAIRED : flowing ? SPEAKING : SILENCE;
+    if (watch.asked !== undefined) {
+      if (now - watch.asked > Math.max(silent, 2 * (roundTripMs ?? 0) + silent / 2)) await this.#repair("Nothing arrives from the edge.");
+    } else if (now - watch.heardAt > quiet) this.#question(watch);
+    else if (now - watch.heardAt > SPEAKING.quiet && !flowing) watch.news = 0;
   }
 
   /** ICE restarts until one brings the edge back, else a new call with the same microphone. */
@@ -616,7 +643,7 @@ export class Call extends EventTarget {
     let kept = true;
     let fault;
     try {
-      for (let pause = 250; performance.now() - began < RECONNECT_MS; pause = Math.min(2 * pause, 4000)) {
+      for (let pause = 100; performance.now() - began < RECONNECT_MS; pause = Math.min(2 * pause, 4000)) {
         try {
           if (kept) {
             const before = (await this.#line.traffic()).heard;
@@ -627,6 +654,7 @@ export class Call extends EventTarget {
           }
           if (this.#attempt !== mine) return;
           this.#watchAnew();
+          this.#repairedAt = performance.now();
           this.#become("connected");
           this.#tell("reconnected", { kept, ms: performance.now() - began, why });
           return;
@@ -675,24 +703,25 @@ export class Call extends EventTarget {
   async #reportPlayout() {
     if (this.#state !== "connected") return;
     const { playoutDelayMs, roundTripMs } = await this.stats().catch(() => ({}));
+    // Nothing was played: the agent is silent.
     if (playoutDelayMs === undefined) return;
-    const { told } = this.#playout;
-    this.#playout.delayMs = playoutDelayMs;
     this.#tell("playout", { delayMs: playoutDelayMs });
-    if (told === undefined || Math.abs(told - playoutDelayMs) >= 10) this.#report(roundTripMs);
+    const { told, toldAt } = this.#playout;
+    const delayMs = Math.round(Math.min(playoutDelayMs, PLAYOUT_MAX_MS));
+    const now = performance.now();
+    if (told !== undefined && Math.abs(told - delayMs) < PLAYOUT_STEP_MS && now - toldAt < PLAYOUT_AGAIN_MS) return;
+    const event = { type: "fronthaul.playout_delay", delay_ms: delayMs };
+    if (roundTripMs !== undefined) event.round_trip_ms = Math.round(roundTripMs);
+    if (this.#put(event)) Object.assign(this.#playout, { told: delayMs, toldAt: now });
   }
 
-  /** Sends the last delay that is known; the transport acknowledges it, so something is heard in any case. */
-  #report(roundTripMs) {
-    const { delayMs } = this.#playout;
-    const event = { type: "fronthaul.playout_delay" };
-    if (delayMs !== undefined) event.delay_ms = Math.round(delayMs);
-    if (roundTripMs !== undefined) event.round_trip_ms = Math.round(roundTripMs);
+  /** Sends where there is somebody to send to; between two lines there is nobody. */
+  #put(event) {
     try {
       this.send(event);
-      this.#playout.told = delayMs;
+      return true;
     } catch {
-      // Between two lines there is nobody to tell; the next report comes in a second.
+      return false;
     }
   }
 

@@ -77,8 +77,8 @@ function start(folder, name, args) {
   };
 }
 
-/** Starts one edge and one transceiver; `workers` of the edge. */
-export async function startServers({ workers = 2, edge = "", transceiver = "" } = {}) {
+/** Starts one edge and one transceiver; `workers` of the edge, whose ports are at `host` and `httpHost`. */
+export async function startServers({ workers = 2, host = "127.0.0.1", httpHost = "127.0.0.1", edge = "", transceiver = "" } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "fronthaul-servers-"));
   const state = join(folder, "state");
   writeFileSync(
@@ -102,7 +102,7 @@ export async function startServers({ workers = 2, edge = "", transceiver = "" } 
     ({ link, admin: transceiverAdmin } = await started("transceiver"));
     writeFileSync(
       join(folder, "edge.toml"),
-      `workers = ${workers}\nmedia_bind = "127.0.0.1:0"\nhttp_bind = "127.0.0.1:0"\n` +
+      `workers = ${workers}\nmedia_bind = "${host}:0"\nhttp_bind = "${httpHost}:0"\n` +
         `admin_bind = "127.0.0.1:0"\nstate_dir = "${state}"\n${edge}\n` +
         `[[transceivers]]\nid = 1\naddress = "127.0.0.1:${link}"\n`,
     );
@@ -147,17 +147,17 @@ async function metrics(port) {
 }
 
 /**
- * Our proxy in front of the edge's media port `to`, delaying each direction by `delayMs` and losing `lossPercent`; with `http`
- * (`{ port, to }`) its TCP port too. Its log (crates/loadgen/src/proxy/log.rs) has one object per datagram:
+ * Our proxy in front of the edge's media port `to` at `host`, delaying each direction by `delayMs` and losing `lossPercent`;
+ * with `http` (`{ port, to }`) its TCP port too. Its log (crates/loadgen/src/proxy/log.rs) has one object per datagram:
  * `{ t_us, edge_us, dir: "up"|"down", kind: "stun"|"dtls"|"srtp"|"srtcp"|"http", len, stun?, records?, seq?, level?, dropped? }`.
  */
-export async function startProxy(to, { delayMs = 0, lossPercent = 0, seed = 1, port, http } = {}) {
+export async function startProxy(to, { delayMs = 0, lossPercent = 0, seed = 1, host = "127.0.0.1", port, http } = {}) {
   const folder = mkdtempSync(join(tmpdir(), "fronthaul-proxy-"));
   port ??= await udpPort();
   const file = join(folder, "packets.jsonl");
   const proxy = start(folder, "proxy", [
     "fronthaul-proxy",
-    ...["--listen", `127.0.0.1:${port}`, "--to", `127.0.0.1:${to}`],
+    ...["--listen", `${host}:${port}`, "--to", `${host}:${to}`],
     ...["--delay-ms", `${delayMs}`, "--loss-percent", `${lossPercent}`, "--seed", `${seed}`, "--log", file],
     ...(http ? ["--tcp-listen", `127.0.0.1:${http.port}`, "--tcp-to", `127.0.0.1:${http.to}`] : []),
   ]);

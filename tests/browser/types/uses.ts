@@ -28,6 +28,7 @@ export async function run(ticket: Ticket) {
     if (error instanceof FronthaulError && error.code === "refused") console.log(error.status, error.retryAfterMs);
   }
   const { roundTripMs } = await call.stats();
+  const relays: RTCIceServer[] | undefined = ticket.ice_servers;
   const answer = writeAnswer(call.peerConnection!.localDescription!.sdp, ticket);
   await call.useMicrophone((await call.devices()).microphones[0].deviceId);
   call.send({ type: "response.create" });
@@ -37,5 +38,5 @@ export async function run(ticket: Ticket) {
   new Call({ modell: "parrot" });
   // @ts-expect-error states are a fixed set
   if (call.state === "open") return;
-  return [made, roundTripMs?.toFixed(), answer?.sdp, muted, anything, await connect()];
+  return [relays?.length, made, roundTripMs?.toFixed(), answer?.sdp, muted, anything, await connect()];
 }
