@@ -8,8 +8,8 @@ use crate::error::ApiError;
 /// edge's); parsed values take up to ~20 times the text, so ~10 MiB for a moment.
 pub const MAX_CLIENT_BYTES: usize = 512 * 1024;
 
-/// Longest playout delay that a client can mean: Chromium's jitter buffer ends at 10 s.
-const MAX_PLAYOUT_MS: f64 = 10_000.0;
+/// Longest playout delay taken: nobody converses over more, and what was heard is placed by it.
+const MAX_PLAYOUT_MS: f64 = 2000.0;
 
 /// What a client can ask for here.
 pub(crate) const SUPPORTED: &str = "'session.update', 'input_audio_buffer.commit', 'input_audio_buffer.clear', \
@@ -30,8 +30,10 @@ pub(crate) enum ClientEvent {
         response: Option<String>,
     },
     OutputClear,
-    /// How much later than received the client plays out: taken, and of no effect yet.
-    PlayoutDelay,
+    /// How much later than received the client plays out; none: not known yet.
+    PlayoutDelay {
+        delay_us: Option<u32>,
+    },
 }
 
 /// A client event with its own id, which errors repeat.
@@ -93,15 +95,20 @@ fn typed(mut object: Map<String, Value>) -> Result<ClientEvent, ApiError> {
             Some(_) => Err(ApiError::invalid_value("response_id", "'response_id' is not a string.")),
         },
         "fronthaul.playout_delay" => match object.get("delay_ms") {
-            None => Ok(ClientEvent::PlayoutDelay),
-            Some(delay) if delay.as_f64().is_some_and(|ms| (0.0..=MAX_PLAYOUT_MS).contains(&ms)) => {
-                Ok(ClientEvent::PlayoutDelay)
-            }
-            Some(_) => Err(ApiError::invalid_value("delay_ms", "'delay_ms' is not a number from 0 to 10000.")),
+            None => Ok(ClientEvent::PlayoutDelay { delay_us: None }),
+            Some(delay) => match delay.as_f64().filter(|ms| (0.0..=MAX_PLAYOUT_MS).contains(ms)) {
+                Some(ms) => Ok(ClientEvent::PlayoutDelay { delay_us: Some(microseconds(ms)) }),
+                None => Err(ApiError::invalid_value("delay_ms", "'delay_ms' is not a number from 0 to 2000.")),
+            },
         },
         "conversation.item.retrieve" => Err(ApiError::item_retrieve()),
         other => Err(ApiError::unknown_event(other, SUPPORTED)),
     }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of 0 to 2000 ms")]
+fn microseconds(ms: f64) -> u32 {
+    (ms * 1000.0).round() as u32
 }
 
 fn response_create(response: Option<Value>) -> Result<ClientEvent, ApiError> {

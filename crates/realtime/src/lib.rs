@@ -166,4 +166,9 @@ pub enum Command {
     CommitInput,
     /// Forget the audio heard so far.
     ClearInput,
+    /// The client plays out this much later than it receives.
+    ClientDelay {
+        /// 0 to 2 s.
+        delay_us: u32,
+    },
 }

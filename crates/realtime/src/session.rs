@@ -221,7 +221,9 @@ impl Session {
                 _ => return Err(ApiError::cancel_not_active()),
             },
             ClientEvent::OutputClear => self.commands.push_back(Command::ClearOutput),
-            ClientEvent::PlayoutDelay => {}
+            ClientEvent::PlayoutDelay { delay_us } => {
+                self.commands.extend(delay_us.map(|delay_us| Command::ClientDelay { delay_us }));
+            }
         }
         Ok(())
     }

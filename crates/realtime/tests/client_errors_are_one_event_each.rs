@@ -125,13 +125,18 @@ fn buffer_events_become_commands() {
 }
 
 #[test]
-fn a_playout_delay_is_taken_without_a_word_and_one_that_is_none_is_named() {
+fn a_playout_delay_is_taken_without_a_word_and_one_that_is_none_is_named_and_changes_nothing() {
     let mut session = opened();
-    let taken = send(&mut session, r#"{"type":"fronthaul.playout_delay","delay_ms":85,"round_trip_ms":40}"#);
+    let taken = send(&mut session, r#"{"type":"fronthaul.playout_delay","delay_ms":85.5,"round_trip_ms":40}"#);
     assert!(taken.is_empty(), "{taken:?}");
-    assert_eq!(commands(&mut session), []);
-    for delay in ["-1", "10001", "\"85\"", "null"] {
+    assert_eq!(commands(&mut session), [Command::ClientDelay { delay_us: 85_500 }]);
+    assert!(send(&mut session, r#"{"type":"fronthaul.playout_delay"}"#).is_empty(), "a sign of life");
+    for delay in ["-1", "2001", "1e300", "\"85\"", "null", "[85]"] {
         let text = format!(r#"{{"type":"fronthaul.playout_delay","delay_ms":{delay}}}"#);
-        assert_eq!(only_error(&send(&mut session, &text))["param"], "delay_ms");
+        let seen = send(&mut session, &text);
+        let error = only_error(&seen);
+        assert_eq!(error["param"], "delay_ms");
+        assert_eq!(error["message"], "'delay_ms' is not a number from 0 to 2000.");
     }
+    assert_eq!(commands(&mut session), []);
 }

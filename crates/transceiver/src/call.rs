@@ -8,6 +8,8 @@
 
 mod channel;
 mod dialogue;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -318,6 +320,9 @@ impl Call {
 
     fn end(&mut self) {
         self.ended = true;
+        if let Mode::Dialogue(dialogue) = &mut self.mode {
+            dialogue.close();
+        }
         self.outputs.push_back(CallOutput::Ended);
     }
 }

@@ -76,3 +76,18 @@ fn the_client_clears_what_plays() {
     bench.run_ms(1000);
     assert_eq!(bench.wire.last().unwrap().0, last);
 }
+
+#[test]
+fn the_client_clears_a_reply_that_waits_behind_another() {
+    let mut bench = replying();
+    bench.client(r#"{"type":"response.create"}"#);
+    bench.run_ms(100);
+    assert!(bench.names().contains(&"response.done"), "{:?}", bench.names());
+    bench.events.clear();
+    bench.client(r#"{"type":"output_audio_buffer.clear"}"#);
+    bench.run_ms(100);
+    let cleared = bench.names().iter().filter(|name| **name == "output_audio_buffer.cleared").count();
+    assert_eq!(cleared, 2, "{:?}", bench.names());
+    let ends: Vec<_> = bench.events.iter().filter_map(|(_, event)| event["audio_end_ms"].as_u64()).collect();
+    assert_eq!(ends.iter().filter(|end| **end == 0).count(), 1, "nothing was heard of the second: {ends:?}");
+}

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::client::ClientDelay;
 use crate::config::{Config, TurnConfig};
 use crate::ear::Ear;
 use crate::opus;
@@ -27,6 +28,8 @@ pub struct Stats {
     pub orphans: u64,
     /// Samples, at the backend's rate, that a manual turn had no room for.
     pub manual_overflow: u64,
+    /// Reports of the client's playout delay that came too soon after the one before.
+    pub hasty_client_delays: u64,
 }
 
 /// One conversation. See the crate's documentation for how to drive it.
@@ -53,6 +56,7 @@ pub struct Conversation {
     timings: VecDeque<PendingTiming>,
     orphans: u64,
     manual_overflow: u64,
+    client: ClientDelay,
 }
 
 /// The running turn of the user's.
@@ -103,6 +107,7 @@ impl Conversation {
             timings: VecDeque::new(),
             orphans: 0,
             manual_overflow: 0,
+            client: ClientDelay::default(),
             config,
         }
     }
@@ -203,9 +208,6 @@ impl Conversation {
             let message = format!("the backend gave no audio for {} ms", self.config.response_timeout_ms);
             self.event(Event::ResponseFailed { response, message });
         }
-        while let Some(news) = self.outgoing.overdue_cut(now) {
-            self.news(now, news);
-        }
         if self.outgoing.is_stalled(now) {
             self.outgoing.stats.stalled += 1;
             if let Some(response) = self.outgoing.current() {
@@ -215,6 +217,18 @@ impl Conversation {
             self.cut(now, FlushReason::ClientCancelled);
         }
         self.settle(now);
+    }
+
+    /// The client says that its user hears this much later than it receives; more than 2 s is taken as 2 s, and more than
+    /// one report in 250 ms is none.
+    pub fn set_client_delay(&mut self, now: Instant, delay_us: u32) {
+        self.client.set(now, delay_us);
+    }
+
+    /// The client's playout delay as it last told it, in us. `None`: it tells none.
+    #[must_use]
+    pub fn client_delay_us(&self) -> Option<u32> {
+        self.client.get()
     }
 
     /// Encodes what follows with this bitrate in bit/s: 6000 to 128000, more or less is brought there.
@@ -328,6 +342,7 @@ impl Conversation {
             undecodable: self.ear.undecodable,
             orphans: self.orphans,
             manual_overflow: self.manual_overflow,
+            hasty_client_delays: self.client.hasty,
         }
     }
 
@@ -585,6 +600,9 @@ impl Conversation {
     /// After every input: sends what may be sent and tells the turn machine what the agent is about to do.
     fn settle(&mut self, now: Instant) {
         self.now = self.now.max(now);
+        while let Some(news) = self.outgoing.overdue_cut(now) {
+            self.news(now, news);
+        }
         self.pay(now);
         let hold = self.turns.in_doubt();
         if let Some(response) = self.outgoing.pump(now, hold, &mut self.out)

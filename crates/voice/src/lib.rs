@@ -12,6 +12,7 @@
 //! An instant earlier than one given before counts as that one would: nothing here needs time to pass.
 
 pub mod babble;
+mod client;
 mod config;
 mod conversation;
 mod decision;

@@ -281,15 +281,19 @@ impl Outgoing {
         first
     }
 
-    /// Throws all replies away; what the edge has of them is flushed. `false`: it has nothing.
+    /// Throws all replies away; what the edge has of them is flushed. `false`: it has nothing. Each of them is
+    /// [`News::Cleared`] later: by [`Self::flushed`] or, at once where the edge has nothing of it, by [`Self::overdue_cut`].
     pub(crate) fn flush(&mut self, now: Instant, reason: FlushReason, out: &mut VecDeque<Output>) -> bool {
         self.again = None;
         self.paused = false;
         let mut up_to = None;
-        for item in self.items.drain(..).filter(|item| item.stage != Stage::Waiting) {
-            up_to = Some((item.utterance, item.stage));
-            let Item { response, utterance, generated, sent, .. } = item;
-            self.cuts.push_back(Cut { response, utterance, generated, sent, due: now + FLUSH_TIMEOUT });
+        for item in self.items.drain(..) {
+            let Item { response, utterance, stage, generated, sent, .. } = item;
+            // Of a reply that the edge never had there is nothing to wait for.
+            let at_edge = stage != Stage::Waiting;
+            up_to = at_edge.then_some((utterance, stage)).or(up_to);
+            let due = if at_edge { now + FLUSH_TIMEOUT } else { now };
+            self.cuts.push_back(Cut { response, utterance, generated, sent, due });
         }
         let Some((utterance, stage)) = up_to else { return false };
         out.push_back(Output::Flush { up_to: utterance, reason });

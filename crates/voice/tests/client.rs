@@ -167,3 +167,57 @@ fn cleared_output_is_cut_where_the_edge_says() {
     );
     assert_eq!(bench.conversation.state(), State::Listening);
 }
+
+#[test]
+fn a_reply_that_the_edge_never_had_is_cleared_at_nothing_and_at_once() {
+    let mut bench = replying(1500);
+    let waiting = bench.conversation.create_response(bench.now).unwrap();
+    bench.drain();
+    bench.run_ms(50);
+    assert_eq!(bench.count(|output| matches!(output, Output::UtteranceStart { .. })), 1);
+    bench.conversation.clear_output(bench.now);
+    bench.drain();
+    bench.run_ms(100);
+    let cleared = |event| match event {
+        Event::PlayoutCleared { response, played_end } => Some((response, played_end)),
+        _ => None,
+    };
+    let cleared: Vec<_> = bench.events().into_iter().filter_map(cleared).collect();
+    assert_eq!(cleared.len(), 2);
+    assert!(cleared.contains(&(waiting, 0)), "{cleared:?}");
+    assert_eq!(bench.conversation.state(), State::Listening);
+}
+
+#[test]
+fn an_interrupted_reply_that_waited_is_cancelled_before_it_is_cleared() {
+    let mut bench = replying(1500);
+    bench.backend.delay = None;
+    let waiting = bench.conversation.create_response(bench.now).unwrap();
+    let audio = voice::AgentAudio::Pcm(speech::speech(500, 47));
+    bench.conversation.handle_backend(bench.now, voice::BackendOutput::Audio { response: waiting, audio });
+    assert!(bench.conversation.cancel(bench.now));
+    bench.drain();
+    let of_waiting = |event: &Event| match event {
+        Event::ResponseCancelled { response, .. } if *response == waiting => Some("cancelled"),
+        Event::PlayoutCleared { response, .. } if *response == waiting => Some("cleared"),
+        _ => None,
+    };
+    bench.run_ms(100);
+    let order: Vec<_> = bench.events().iter().filter_map(of_waiting).collect();
+    assert_eq!(order, ["cancelled", "cleared"]);
+}
+
+#[test]
+fn a_clients_delay_is_bounded_and_taken_four_times_a_second_at_most() {
+    let mut bench = Bench::new(manual());
+    assert_eq!(bench.conversation.client_delay_us(), None);
+    bench.conversation.set_client_delay(bench.now, 85_000);
+    assert_eq!(bench.conversation.client_delay_us(), Some(85_000));
+    bench.run_ms(249);
+    bench.conversation.set_client_delay(bench.now, 120_000);
+    assert_eq!(bench.conversation.client_delay_us(), Some(85_000));
+    assert_eq!(bench.conversation.stats().hasty_client_delays, 1);
+    bench.run_ms(1);
+    bench.conversation.set_client_delay(bench.now, u32::MAX);
+    assert_eq!(bench.conversation.client_delay_us(), Some(2_000_000));
+}

@@ -12,8 +12,8 @@ use link::proto::{
 };
 use realtime::{CancelReason, Command, CreateRefusal, Input, TurnDetection};
 use voice::{
-    ClientView, Conversation, Event, FlushReason, MediaFrame, Output, Playout, ServerVad, TurnConfig, TurnTiming,
-    Utterance,
+    BackendInput, ClientView, Conversation, Event, FlushReason, MediaFrame, Output, Playout, ServerVad, TurnConfig,
+    TurnTiming, Utterance,
 };
 
 use super::CallOutput;
@@ -106,6 +106,11 @@ impl Dialogue {
     pub(super) fn reflex(&mut self, now: Instant, reflex: &ReflexPause) {
         let utterance = Utterance(reflex.utterance);
         self.conversation.handle_playout(now, Playout::Reflex { utterance, sent: reflex.sent });
+    }
+
+    /// Tells the backend that the session is over.
+    pub(super) fn close(&mut self) {
+        self.backend.handle(BackendInput::Close);
     }
 
     pub(super) fn set_congested(&mut self, congested: bool) {
@@ -241,6 +246,7 @@ impl Dialogue {
                 }
             }
             Command::ClearInput => self.conversation.clear_input(now),
+            Command::ClientDelay { delay_us } => self.conversation.set_client_delay(now, *delay_us),
         }
     }
 }
@@ -251,7 +257,7 @@ pub(super) fn refuse(api: &mut realtime::Session, command: &Command) {
         Command::CreateResponse => api.handle(Input::CreateRefused(CreateRefusal::Unsupported)),
         Command::Cancel => api.handle(Input::CancelRefused),
         Command::CommitInput => api.handle(Input::CommitRefused),
-        Command::UpdateTurn(_) | Command::ClearOutput | Command::ClearInput => {}
+        Command::UpdateTurn(_) | Command::ClearOutput | Command::ClearInput | Command::ClientDelay { .. } => {}
     }
 }
 
