@@ -1,5 +1,7 @@
 //! What a conversation can be told, with the bounds it holds its numbers to.
 
+use crate::enhance::EnhanceConfig;
+
 /// Where turn logic gets its numbers. Units are in the names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -23,6 +25,8 @@ pub struct Config {
     /// A turn longer than this is ended, in ms. It bounds what a backend must keep of a turn and what is kept of a reply
     /// here. Defaults to 60000.
     pub max_turn_ms: u32,
+    /// What is done to the user's audio before the backend gets it. Defaults to nothing.
+    pub enhance: EnhanceConfig,
 }
 
 impl Default for Config {
@@ -36,6 +40,7 @@ impl Default for Config {
             ahead_ms: 1000,
             response_timeout_ms: 10_000,
             max_turn_ms: 60_000,
+            enhance: EnhanceConfig::default(),
         }
     }
 }

@@ -88,7 +88,7 @@ impl Conversation {
     pub fn new(now: Instant, config: Config) -> Self {
         let config = config.bounded();
         let turns = Turns::new(now, config.turn.clone(), config.interrupt_commit_ms, config.max_turn_ms);
-        let mut ear = Ear::new(config.backend_rate).expect("bounded decoder settings");
+        let mut ear = Ear::new(config.backend_rate, config.enhance).expect("bounded decoder settings");
         ear.set_padding(padding_ms(&config.turn));
         Self {
             now,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::enhance::{EnhanceConfig, Enhancer, SUPPRESSION_RATE};
 use crate::opus::{CreateError, Decoder};
 use crate::repair::{Piece, Source};
 use crate::resample::Decimator;
@@ -23,6 +24,8 @@ pub(crate) struct Ear {
     to_backend: Option<Decimator>,
     to_vad: Option<Decimator>,
     pub(crate) vad: Vad,
+    /// Behind the detector, ahead of the backend.
+    enhancer: Option<Enhancer>,
     /// Recent audio at the backend's rate; its end is `end`.
     ring: VecDeque<i16>,
     /// 48 kHz media time behind the last sample.
@@ -39,8 +42,8 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
-    pub(crate) fn new(backend_rate: u32) -> Result<Self, CreateError> {
-        let decode_rate = if backend_rate == 16_000 { 16_000 } else { 48_000 };
+    pub(crate) fn new(backend_rate: u32, enhance: EnhanceConfig) -> Result<Self, CreateError> {
+        let decode_rate = if backend_rate == 16_000 && !enhance.noise_suppression { 16_000 } else { SUPPRESSION_RATE };
         let decimator = |to: u32| (to != decode_rate).then(|| Decimator::new((decode_rate / to) as usize));
         Ok(Self {
             decoder: Decoder::new(decode_rate)?,
@@ -48,6 +51,7 @@ impl Ear {
             to_backend: decimator(backend_rate),
             to_vad: decimator(crate::vad::RATE),
             vad: Vad::new(),
+            enhancer: Enhancer::new(enhance, decode_rate),
             ring: VecDeque::new(),
             end: 0,
             factor: u64::from(48_000 / backend_rate),
@@ -96,8 +100,11 @@ impl Ear {
             0
         });
         out[written.min(length)..].fill(0);
-        convert(&mut self.to_backend, out, &mut self.backend);
         convert(&mut self.to_vad, out, &mut self.detect);
+        if let Some(enhancer) = &mut self.enhancer {
+            enhancer.process(out);
+        }
+        convert(&mut self.to_backend, out, &mut self.backend);
         self.ring.extend(&self.backend);
         self.end = piece.media_time + u64::from(piece.samples);
         true

@@ -17,6 +17,7 @@ mod config;
 mod conversation;
 mod decision;
 mod ear;
+pub mod enhance;
 pub mod opus;
 mod outgoing;
 pub mod repair;
@@ -29,6 +30,7 @@ pub mod vad;
 pub use config::{Config, ServerVad, TurnConfig};
 pub use conversation::{Conversation, Stats};
 pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
+pub use enhance::EnhanceConfig;
 pub use outgoing::OutgoingStats;
 pub use turn::State;
 pub use types::{

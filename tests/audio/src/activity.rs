@@ -49,7 +49,7 @@ pub(crate) fn measure(corpus: &Corpus, seconds: usize, seeds: u64) -> anyhow::Re
     for condition in std::iter::once(None).chain(conditions) {
         let mut sum = Tally::default();
         for seed in 1..=seeds {
-            sum.add(one(corpus, seconds, condition, seed)?);
+            sum.add(one(corpus, seconds, condition, seed, |pcm| Ok(pcm.to_vec()))?);
         }
         rows.push(sum.row(condition));
     }
@@ -138,14 +138,30 @@ fn through_codec(pcm: &[i16]) -> anyhow::Result<Vec<i16>> {
     Ok(out)
 }
 
-fn one(corpus: &Corpus, seconds: usize, condition: Option<(Noise, i32)>, seed: u64) -> anyhow::Result<Tally> {
+/// One condition with one seed, when `through` comes before the codec.
+pub(crate) fn behind(
+    corpus: &Corpus,
+    seconds: usize,
+    condition: (Noise, i32),
+    through: impl Fn(&[i16]) -> anyhow::Result<Vec<i16>>,
+) -> anyhow::Result<Row> {
+    Ok(one(corpus, seconds, Some(condition), 1, through)?.row(Some(condition)))
+}
+
+fn one(
+    corpus: &Corpus,
+    seconds: usize,
+    condition: Option<(Noise, i32)>,
+    seed: u64,
+    through: impl Fn(&[i16]) -> anyhow::Result<Vec<i16>>,
+) -> anyhow::Result<Tally> {
     let (mut pcm, spoken) = scene(corpus, seconds, seed);
     if let Some((noise, snr)) = condition {
         let wanted = speech_power(&pcm) / 10_f32.powf(snr as f32 / 10.0);
         let noise = noise.samples(corpus, pcm.len(), seed);
         mix(&mut pcm, &noise, wanted);
     }
-    let (turns, decided_at) = decide(&pcm)?;
+    let (turns, decided_at) = decide(&through(&pcm)?)?;
     let mut decided = vec![false; spoken.len()];
     for &(from, to) in &turns {
         let index = |time: u64| usize::try_from(time / FRAME_MEDIA).unwrap_or(usize::MAX).min(decided.len());

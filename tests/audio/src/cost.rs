@@ -10,7 +10,7 @@ use crate::figure::{Figure, held, percentile, told};
 use crate::uplink::PACKET;
 
 /// Microseconds of each call of `step` with 20 ms of speech.
-fn timed(pcm: &[i16], packet: usize, mut step: impl FnMut(&[i16])) -> Vec<f64> {
+pub(crate) fn timed(pcm: &[i16], packet: usize, mut step: impl FnMut(&[i16])) -> Vec<f64> {
     let one = |pcm: &[i16]| {
         let start = Instant::now();
         step(pcm);

@@ -8,6 +8,7 @@ mod corpus;
 mod cost;
 mod delay;
 mod edge;
+mod enhancement;
 mod figure;
 mod interruption;
 mod noise;
@@ -56,6 +57,9 @@ fn main() -> anyhow::Result<()> {
     eprintln!("voice activity in noise");
     let (of_activity, activity) = activity::measure(&corpus, args.seconds, args.seeds)?;
     figures.extend(of_activity);
+    eprintln!("enhancement");
+    let (of_enhancement, enhancement) = enhancement::measure(&corpus, args.seconds.min(120))?;
+    figures.extend(of_enhancement);
     eprintln!("delay without loss");
     figures.extend(delay::measure(&corpus, args.prompts)?);
     eprintln!("sound over replies");
@@ -68,6 +72,7 @@ fn main() -> anyhow::Result<()> {
         "figures": figures,
         "activity": activity,
         "interruption": interruption,
+        "enhancement": enhancement,
         "losses": losses,
         "said": said,
     });
