@@ -12,7 +12,7 @@
 //!
 //! The dialect is the WebRTC side of the Realtime API: audio travels as RTP, so there are no audio deltas. Not implemented:
 //! `conversation.item.create`, `.retrieve`, `.truncate`, `.delete` and `input_audio_buffer.append` (answered with an
-//! `error`), text output, tools, transcription of the input, `idle_timeout_ms`, the end of a session at `expires_at`.
+//! `error`), text output, tools, transcription of the input, the end of a session at `expires_at`.
 
 mod client;
 mod error;
@@ -23,7 +23,7 @@ mod settings;
 
 pub use client::MAX_CLIENT_BYTES;
 pub use session::{Counters, Session};
-pub use settings::{TurnDetection, Vad};
+pub use settings::{Eagerness, TurnDetection, Vad};
 
 /// What a session is made of.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,6 +64,15 @@ pub enum Input {
     Committed {
         /// Which stretch of speech.
         turn: u64,
+    },
+    /// Nobody spoke for the idle timeout: a stretch of silence is committed next.
+    IdleTimeout {
+        /// Which stretch.
+        turn: u64,
+        /// Its begin in the session's audio.
+        audio_start_ms: u64,
+        /// Its end in the session's audio.
+        audio_end_ms: u64,
     },
     /// A response is being made.
     ResponseCreated {

@@ -117,6 +117,13 @@ impl Session {
                 let item = self.turn_item(turn);
                 self.emit("input_audio_buffer.speech_stopped", json!({"audio_end_ms": audio_end_ms, "item_id": item}));
             }
+            Input::IdleTimeout { turn, audio_start_ms, audio_end_ms } => {
+                let item = self.turn_item(turn);
+                self.emit(
+                    "input_audio_buffer.timeout_triggered",
+                    json!({"audio_start_ms": audio_start_ms, "audio_end_ms": audio_end_ms, "item_id": item}),
+                );
+            }
             Input::Committed { turn } => self.committed(turn),
             Input::ResponseCreated { response } => self.response_created(response),
             Input::ResponseAudioStarted { response } => self.with_active(response, |session, response| {

@@ -23,19 +23,49 @@ pub enum TurnDetection {
     Vad(Vad),
 }
 
-/// Numbers of `server_vad`; `semantic_vad` is mapped onto them by its eagerness.
+/// Numbers of `server_vad`; `semantic_vad` has an eagerness instead of a silence.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Vad {
     /// Speech probability from which audio counts as speech.
     pub threshold: f32,
     /// Audio before the onset that belongs to the turn.
     pub prefix_padding_ms: u32,
-    /// Silence that ends a turn.
+    /// Silence that ends a turn of `server_vad`.
     pub silence_duration_ms: u32,
+    /// `server_vad` answers a silence of this length after a response.
+    pub idle_timeout_ms: Option<u32>,
+    /// `semantic_vad`, and how soon it takes silence for the end.
+    pub eagerness: Option<Eagerness>,
     /// The end of a turn asks for a response.
     pub create_response: bool,
     /// Speech interrupts a response.
     pub interrupt_response: bool,
+}
+
+/// `eagerness` of `semantic_vad`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Eagerness {
+    /// Lets the user take their time.
+    Low,
+    /// In between.
+    Medium,
+    /// Answers soon.
+    High,
+    /// The same as medium.
+    Auto,
+}
+
+impl Eagerness {
+    const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Auto];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 impl Default for Vad {
@@ -45,6 +75,8 @@ impl Default for Vad {
             threshold: 0.5,
             prefix_padding_ms: 300,
             silence_duration_ms: 500,
+            idle_timeout_ms: None,
+            eagerness: None,
             create_response: true,
             interrupt_response: true,
         }
@@ -76,7 +108,7 @@ impl Settings {
                     "format": {"type": "audio/pcm", "rate": 24000},
                     "transcription": null,
                     "noise_reduction": null,
-                    "turn_detection": server_vad(&config.vad),
+                    "turn_detection": turn_detection(&config.vad),
                 },
                 "output": {"format": {"type": "audio/pcm", "rate": 24000}, "voice": "default", "speed": 1.0},
             },
@@ -140,6 +172,10 @@ impl Settings {
 const TURN: &str = "/audio/input/turn_detection";
 const VOICE: &str = "/audio/output/voice";
 
+fn turn_detection(vad: &Vad) -> Value {
+    if vad.eagerness.is_some() { semantic_vad(vad) } else { server_vad(vad) }
+}
+
 fn server_vad(vad: &Vad) -> Value {
     // Through its text, so that 0.6 is not shown as 0.6000000238418579.
     let threshold: f64 = vad.threshold.to_string().parse().unwrap_or(0.5);
@@ -148,7 +184,7 @@ fn server_vad(vad: &Vad) -> Value {
         "threshold": threshold,
         "prefix_padding_ms": vad.prefix_padding_ms,
         "silence_duration_ms": vad.silence_duration_ms,
-        "idle_timeout_ms": null,
+        "idle_timeout_ms": vad.idle_timeout_ms,
         "create_response": vad.create_response,
         "interrupt_response": vad.interrupt_response,
     })
@@ -157,7 +193,7 @@ fn server_vad(vad: &Vad) -> Value {
 fn semantic_vad(vad: &Vad) -> Value {
     json!({
         "type": "semantic_vad",
-        "eagerness": "auto",
+        "eagerness": vad.eagerness.unwrap_or(Eagerness::Auto).name(),
         "create_response": vad.create_response,
         "interrupt_response": vad.interrupt_response,
     })
@@ -180,7 +216,8 @@ fn merge(target: &mut Value, patch: Value, path: &str, vad: &Vad) {
 /// Turn detection that was off, or of the other type, begins from the defaults of the type asked for; a patch without a
 /// type keeps the type there is.
 fn merge_turn(target: &mut Value, patch: Map<String, Value>, vad: &Vad) {
-    let wanted = patch.get("type").or_else(|| target.get("type")).and_then(Value::as_str).unwrap_or("server_vad");
+    let usual = if vad.eagerness.is_some() { "semantic_vad" } else { "server_vad" };
+    let wanted = patch.get("type").or_else(|| target.get("type")).and_then(Value::as_str).unwrap_or(usual);
     let defaults = if wanted == "semantic_vad" { semantic_vad(vad) } else { server_vad(vad) };
     if target.get("type") != defaults.get("type") {
         target.clone_from(&defaults);
@@ -270,21 +307,33 @@ fn vad(turn: &Value, defaults: &Vad) -> Result<TurnDetection, ApiError> {
                 threshold,
                 prefix_padding_ms: milliseconds("prefix_padding_ms", defaults.prefix_padding_ms, 2_000)?,
                 silence_duration_ms: milliseconds("silence_duration_ms", defaults.silence_duration_ms, 10_000)?,
+                idle_timeout_ms: idle_timeout(fields.get("idle_timeout_ms"))?,
+                eagerness: None,
                 create_response,
                 interrupt_response,
             }))
         }
         Some("semantic_vad") => {
-            // Without words to judge by, eagerness is patience: how much silence is taken for the end.
-            let silence_duration_ms = match fields.get("eagerness").map_or(Some("auto"), Value::as_str) {
-                Some("low") => 1_000,
-                Some("medium" | "auto") => defaults.silence_duration_ms,
-                Some("high") => 300,
-                _ => return Err(wrong("eagerness", "'low', 'medium', 'high' or 'auto'")),
-            };
-            Ok(TurnDetection::Vad(Vad { silence_duration_ms, create_response, interrupt_response, ..*defaults }))
+            let named = fields.get("eagerness").map_or(Some("auto"), Value::as_str);
+            let eagerness = Eagerness::ALL.into_iter().find(|eagerness| named == Some(eagerness.name()));
+            let eagerness = Some(eagerness.ok_or_else(|| wrong("eagerness", "'low', 'medium', 'high' or 'auto'"))?);
+            let idle_timeout_ms = None;
+            Ok(TurnDetection::Vad(Vad { eagerness, idle_timeout_ms, create_response, interrupt_response, ..*defaults }))
         }
         _ => Err(wrong("type", "'server_vad' or 'semantic_vad'")),
+    }
+}
+
+/// Bounds of the API.
+fn idle_timeout(value: Option<&Value>) -> Result<Option<u32>, ApiError> {
+    match value {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value
+            .as_u64()
+            .and_then(|value| u32::try_from(value).ok())
+            .filter(|value| (5_000..=30_000).contains(value))
+            .map(Some)
+            .ok_or_else(|| wrong("idle_timeout_ms", "a whole number from 5000 to 30000, or null")),
     }
 }
 

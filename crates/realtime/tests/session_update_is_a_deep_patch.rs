@@ -3,7 +3,7 @@
 
 mod support;
 
-use realtime::{Command, Input, TurnDetection, Vad};
+use realtime::{Command, Eagerness, Input, TurnDetection, Vad};
 use serde_json::json;
 use support::{commands, events, feed, names, only_error, opened, requested, send, session};
 
@@ -11,6 +11,8 @@ const DEFAULT: Vad = Vad {
     threshold: 0.5,
     prefix_padding_ms: 300,
     silence_duration_ms: 500,
+    idle_timeout_ms: None,
+    eagerness: None,
     create_response: true,
     interrupt_response: true,
 };
@@ -87,7 +89,8 @@ fn semantic_vad_without_members_shows_its_defaults() {
         updated[0]["session"]["audio"]["input"]["turn_detection"],
         json!({"type": "semantic_vad", "eagerness": "auto", "create_response": true, "interrupt_response": true})
     );
-    assert_eq!(commands(&mut session), [], "the same silence as server_vad");
+    let expected = Vad { eagerness: Some(Eagerness::Auto), ..DEFAULT };
+    assert_eq!(commands(&mut session), [Command::UpdateTurn(TurnDetection::Vad(expected))]);
 }
 
 #[test]
@@ -187,4 +190,72 @@ fn the_voice_is_fixed_once_the_assistant_was_heard() {
     assert_eq!(names(&send(&mut session, alloy)), ["session.updated"], "the same voice is no change");
     let other = send(&mut session, r#"{"type":"session.update","session":{"audio":{"output":{"voice":"marin"}}}}"#);
     assert_eq!(only_error(&other)["code"], "cannot_update_voice");
+}
+
+fn turn_update(turn: &serde_json::Value) -> String {
+    json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": turn}}}}).to_string()
+}
+
+#[test]
+fn eagerness_is_kept_patched_and_echoed() {
+    let mut session = opened();
+    for (name, eagerness) in
+        [("low", Eagerness::Low), ("medium", Eagerness::Medium), ("high", Eagerness::High), ("auto", Eagerness::Auto)]
+    {
+        let updated = send(&mut session, &turn_update(&json!({"type": "semantic_vad", "eagerness": name})));
+        assert_eq!(updated[0]["session"]["audio"]["input"]["turn_detection"]["eagerness"], name);
+        let expected = Vad { eagerness: Some(eagerness), ..DEFAULT };
+        assert_eq!(commands(&mut session), [Command::UpdateTurn(TurnDetection::Vad(expected))]);
+    }
+    send(&mut session, &turn_update(&json!({"eagerness": "low"})));
+    let updated = send(&mut session, &turn_update(&json!({"interrupt_response": false})));
+    let shown = &updated[0]["session"]["audio"]["input"]["turn_detection"];
+    assert_eq!((&shown["eagerness"], &shown["interrupt_response"]), (&json!("low"), &json!(false)));
+}
+
+#[test]
+fn a_wrong_eagerness_is_refused_by_name_and_changes_nothing() {
+    for eagerness in [json!("eager"), json!(1), json!({})] {
+        let mut session = opened();
+        let refused = send(&mut session, &turn_update(&json!({"type": "semantic_vad", "eagerness": eagerness})));
+        let error = only_error(&refused);
+        assert_eq!(error["param"], "session.audio.input.turn_detection.eagerness");
+        assert_eq!(session.turn_detection(), TurnDetection::Vad(DEFAULT));
+    }
+}
+
+#[test]
+fn the_idle_timeout_is_a_number_of_the_range_or_null() {
+    let mut session = opened();
+    let updated = send(&mut session, &turn_update(&json!({"idle_timeout_ms": 6000})));
+    assert_eq!(updated[0]["session"]["audio"]["input"]["turn_detection"]["idle_timeout_ms"], 6000);
+    let expected = Vad { idle_timeout_ms: Some(6000), ..DEFAULT };
+    assert_eq!(commands(&mut session), [Command::UpdateTurn(TurnDetection::Vad(expected))]);
+    send(&mut session, &turn_update(&json!({"idle_timeout_ms": null})));
+    assert_eq!(commands(&mut session), [Command::UpdateTurn(TurnDetection::Vad(DEFAULT))]);
+    for wrong in [json!(4999), json!(30_001), json!(-1), json!("6000"), json!(6000.5)] {
+        let refused = send(&mut session, &turn_update(&json!({"idle_timeout_ms": wrong})));
+        let error = only_error(&refused);
+        assert_eq!(error["param"], "session.audio.input.turn_detection.idle_timeout_ms");
+    }
+}
+
+#[test]
+fn an_idle_timeout_is_told_before_its_item() {
+    let mut session = opened();
+    let told = feed(
+        &mut session,
+        [Input::IdleTimeout { turn: 1, audio_start_ms: 4000, audio_end_ms: 10_000 }, Input::Committed { turn: 1 }],
+    );
+    assert_eq!(
+        names(&told),
+        [
+            "input_audio_buffer.timeout_triggered",
+            "input_audio_buffer.committed",
+            "conversation.item.added",
+            "conversation.item.done"
+        ]
+    );
+    assert_eq!((&told[0]["audio_start_ms"], &told[0]["audio_end_ms"]), (&json!(4000), &json!(10_000)));
+    assert_eq!(told[0]["item_id"], told[1]["item_id"]);
 }

@@ -45,8 +45,10 @@ pub struct VoiceConfig {
     pub prefix_padding_ms: u32,
     /// Silence that ends a turn: the largest part of the delay to the reply. Defaults to 500.
     pub silence_duration_ms: u32,
-    /// Speech over the reply for this long interrupts it. Less cuts sooner and lets coughs cut too. Defaults to 250.
-    pub interrupt_commit_ms: u32,
+    /// Digital silence from a microphone whose packets arrive is told after this long; 0 never. Defaults to 10000.
+    pub input_silent_ms: u32,
+    /// What it takes to interrupt a reply.
+    pub interruption: InterruptionConfig,
     /// PCM rate between dialogue and backend: 16000, 24000 or 48000. 16000 costs no resampling. Defaults to 16000.
     pub backend_rate_hz: u32,
     /// Opus bitrate to the user. Defaults to 24000.
@@ -63,6 +65,77 @@ pub struct VoiceConfig {
     pub noise_suppression: bool,
     /// Brings the user's speech to one level in what backends hear. Defaults to false.
     pub auto_gain: bool,
+}
+
+/// The `[voice.interruption]` table.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct InterruptionConfig {
+    /// Speech over a reply interrupts it at all. Defaults to true.
+    pub enabled: bool,
+    /// Speech over the reply for this long interrupts it. Less cuts sooner and lets coughs cut too. Defaults to 250.
+    pub min_duration_ms: u32,
+    /// Words it takes, recognized by the backend in one utterance. Defaults to 0.
+    pub min_words: u32,
+    /// While the first reply is made or plays, if the user said nothing before it.
+    pub greeting: InterruptionProfile,
+    /// While a reply is asked for and not heard.
+    pub thinking: InterruptionProfile,
+    /// While a reply plays.
+    pub speaking: InterruptionProfile,
+}
+
+/// One profile's table; what is left out is as in `[voice.interruption]`.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct InterruptionProfile {
+    /// Defaults to true.
+    pub interruptible: bool,
+    /// Instead of `interruption.min_duration_ms`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_duration_ms: Option<u32>,
+    /// Instead of `interruption.min_words`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_words: Option<u32>,
+}
+
+impl Default for InterruptionProfile {
+    fn default() -> Self {
+        Self { interruptible: true, min_duration_ms: None, min_words: None }
+    }
+}
+
+impl Default for InterruptionConfig {
+    fn default() -> Self {
+        let voice = voice::InterruptionConfig::default();
+        let profile = InterruptionProfile::default;
+        Self {
+            enabled: voice.enabled,
+            min_duration_ms: voice.min_duration_ms,
+            min_words: voice.min_words,
+            greeting: profile(),
+            thinking: profile(),
+            speaking: profile(),
+        }
+    }
+}
+
+impl From<&InterruptionConfig> for voice::InterruptionConfig {
+    fn from(config: &InterruptionConfig) -> Self {
+        let profile = |profile: &InterruptionProfile| voice::InterruptionProfile {
+            interruptible: profile.interruptible,
+            min_duration_ms: profile.min_duration_ms,
+            min_words: profile.min_words,
+        };
+        Self {
+            enabled: config.enabled,
+            min_duration_ms: config.min_duration_ms,
+            min_words: config.min_words,
+            greeting: profile(&config.greeting),
+            thinking: profile(&config.thinking),
+            speaking: profile(&config.speaking),
+        }
+    }
 }
 
 impl Default for Config {
@@ -89,7 +162,8 @@ impl Default for VoiceConfig {
             threshold: vad.threshold,
             prefix_padding_ms: vad.prefix_padding_ms,
             silence_duration_ms: vad.silence_duration_ms,
-            interrupt_commit_ms: voice.interrupt_commit_ms,
+            input_silent_ms: voice.input_silent_ms,
+            interruption: InterruptionConfig::default(),
             backend_rate_hz: voice.backend_rate,
             bitrate_bps: voice.bitrate,
             complexity: voice.complexity,
@@ -151,7 +225,24 @@ impl VoiceConfig {
         };
         range("prefix_padding_ms", self.prefix_padding_ms.into(), 0, 2000);
         range("silence_duration_ms", self.silence_duration_ms.into(), 0, 10_000);
-        range("interrupt_commit_ms", self.interrupt_commit_ms.into(), 32, 2000);
+        range("input_silent_ms", self.input_silent_ms.into(), 0, 3_600_000);
+        let (least, most) = voice::InterruptionConfig::DURATION_MS;
+        let words = voice::InterruptionConfig::WORDS;
+        let interruption = &self.interruption;
+        range("interruption.min_duration_ms", interruption.min_duration_ms.into(), least.into(), most.into());
+        range("interruption.min_words", interruption.min_words.into(), 0, words.into());
+        for (name, profile) in [
+            ("greeting", &interruption.greeting),
+            ("thinking", &interruption.thinking),
+            ("speaking", &interruption.speaking),
+        ] {
+            if let Some(ms) = profile.min_duration_ms {
+                range(&format!("interruption.{name}.min_duration_ms"), ms.into(), least.into(), most.into());
+            }
+            if let Some(count) = profile.min_words {
+                range(&format!("interruption.{name}.min_words"), count.into(), 0, words.into());
+            }
+        }
         range("bitrate_bps", self.bitrate_bps.into(), 6000, 128_000);
         range("complexity", self.complexity.into(), 0, 10);
         range("ahead_ms", self.ahead_ms.into(), 20, 1000);
@@ -171,7 +262,8 @@ impl From<&VoiceConfig> for CallConfig {
         let voice = voice::Config {
             backend_rate: config.backend_rate_hz,
             turn: voice::TurnConfig { server_vad: Some(vad) },
-            interrupt_commit_ms: config.interrupt_commit_ms,
+            interruption: (&config.interruption).into(),
+            input_silent_ms: config.input_silent_ms,
             bitrate: config.bitrate_bps,
             complexity: config.complexity,
             ahead_ms: config.ahead_ms,

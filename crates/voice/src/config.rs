@@ -10,9 +10,10 @@ pub struct Config {
     pub backend_rate: u32,
     /// What ends a turn, and what its end does.
     pub turn: TurnConfig,
-    /// Speech over the reply for this long commits the interruption, in ms. Less cuts sooner and lets coughs cut too.
-    /// Defaults to 250.
-    pub interrupt_commit_ms: u32,
+    /// What it takes to interrupt a reply.
+    pub interruption: InterruptionConfig,
+    /// Digital silence of a microphone whose packets arrive is told after this long, in ms; 0: never. Defaults to 10000.
+    pub input_silent_ms: u32,
     /// Opus downlink bitrate in bit/s. Defaults to 24000.
     pub bitrate: i32,
     /// Opus encoder complexity 0..=10. Defaults to 5.
@@ -34,7 +35,8 @@ impl Default for Config {
         Self {
             backend_rate: 16_000,
             turn: TurnConfig::default(),
-            interrupt_commit_ms: 250,
+            interruption: InterruptionConfig::default(),
+            input_silent_ms: 10_000,
             bitrate: 24_000,
             complexity: 5,
             ahead_ms: 1000,
@@ -53,7 +55,7 @@ impl Config {
             self.backend_rate = 16_000;
         }
         self.turn = self.turn.bounded();
-        self.interrupt_commit_ms = self.interrupt_commit_ms.clamp(32, 2000);
+        self.interruption = self.interruption.bounded();
         self.bitrate = self.bitrate.clamp(6000, 128_000);
         self.complexity = self.complexity.clamp(0, 10);
         self.ahead_ms = self.ahead_ms.clamp(20, 1000);
@@ -95,6 +97,100 @@ pub struct ServerVad {
     pub create_response: bool,
     /// Speech interrupts a reply. Defaults to true.
     pub interrupt_response: bool,
+    /// `semantic_vad`: how soon the user's silence is taken for the end of their turn. `None`: `server_vad`, whose
+    /// `silence_duration_ms` it is. Defaults to `None`.
+    pub eagerness: Option<Eagerness>,
+    /// Nobody speaks for this long after a reply: the silence is committed and answered, in ms. `None`: never.
+    /// Defaults to `None`.
+    pub idle_timeout_ms: Option<u32>,
+}
+
+/// `eagerness` of `semantic_vad`: the longest wait for more is 8, 4 or 2 s.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Eagerness {
+    /// Lets the user take their time.
+    Low,
+    /// In between.
+    Medium,
+    /// Answers as soon as it can.
+    High,
+    /// The same as medium.
+    Auto,
+}
+
+/// What it takes to interrupt a reply, whoever asks for it; a client's own cancel needs nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterruptionConfig {
+    /// The user interrupts at all; otherwise speech over a reply is answered after it. Defaults to true.
+    pub enabled: bool,
+    /// Speech of one utterance, in ms of voiced frames: 32 to 10000. Less cuts sooner and lets coughs cut too. Above 1000 the
+    /// reply is not held meanwhile. Defaults to 250.
+    pub min_duration_ms: u32,
+    /// Words recognized in one utterance; more than 0 needs a backend that tells what the user says. Defaults to 0.
+    pub min_words: u32,
+    /// While the first reply is made or plays, if the user said nothing before it.
+    pub greeting: InterruptionProfile,
+    /// While a reply is asked for and not heard.
+    pub thinking: InterruptionProfile,
+    /// While a reply plays.
+    pub speaking: InterruptionProfile,
+}
+
+/// Rules of one situation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InterruptionProfile {
+    /// The user interrupts here. Defaults to true.
+    pub interruptible: bool,
+    /// Instead of [`InterruptionConfig::min_duration_ms`]. Defaults to `None`.
+    pub min_duration_ms: Option<u32>,
+    /// Instead of [`InterruptionConfig::min_words`]. Defaults to `None`.
+    pub min_words: Option<u32>,
+}
+
+impl Default for InterruptionProfile {
+    fn default() -> Self {
+        Self { interruptible: true, min_duration_ms: None, min_words: None }
+    }
+}
+
+impl Default for InterruptionConfig {
+    fn default() -> Self {
+        let profile = InterruptionProfile::default();
+        Self {
+            enabled: true,
+            min_duration_ms: 250,
+            min_words: 0,
+            greeting: profile,
+            thinking: profile,
+            speaking: profile,
+        }
+    }
+}
+
+impl InterruptionConfig {
+    /// Least and most of [`InterruptionConfig::min_duration_ms`].
+    pub const DURATION_MS: (u32, u32) = (32, 10_000);
+    /// Most of [`InterruptionConfig::min_words`].
+    pub const WORDS: u32 = 100;
+
+    fn bounded(mut self) -> Self {
+        let duration = |ms: u32| ms.clamp(Self::DURATION_MS.0, Self::DURATION_MS.1);
+        self.min_duration_ms = duration(self.min_duration_ms);
+        self.min_words = self.min_words.min(Self::WORDS);
+        for profile in [&mut self.greeting, &mut self.thinking, &mut self.speaking] {
+            profile.min_duration_ms = profile.min_duration_ms.map(duration);
+            profile.min_words = profile.min_words.map(|words| words.min(Self::WORDS));
+        }
+        self
+    }
+
+    /// The longest duration of any profile, in ms.
+    pub(crate) fn longest_ms(&self) -> u32 {
+        [self.greeting, self.thinking, self.speaking]
+            .iter()
+            .map(|profile| profile.min_duration_ms.unwrap_or(self.min_duration_ms))
+            .fold(0, u32::max)
+    }
 }
 
 impl Default for ServerVad {
@@ -105,6 +201,8 @@ impl Default for ServerVad {
             silence_duration_ms: 500,
             create_response: true,
             interrupt_response: true,
+            eagerness: None,
+            idle_timeout_ms: None,
         }
     }
 }
@@ -114,6 +212,7 @@ impl ServerVad {
         self.threshold = if self.threshold.is_finite() { self.threshold.clamp(0.0, 1.0) } else { 0.5 };
         self.prefix_padding_ms = self.prefix_padding_ms.min(2000);
         self.silence_duration_ms = self.silence_duration_ms.clamp(48, 10_000);
+        self.idle_timeout_ms = self.idle_timeout_ms.map(|ms| ms.clamp(1000, 600_000));
         self
     }
 }

@@ -5,15 +5,22 @@ use std::time::{Duration, Instant};
 
 use crate::client::ClientDelay;
 use crate::config::{Config, TurnConfig};
+use crate::decision::{DecisionKind, InterruptSource, Profile};
 use crate::ear::Ear;
 use crate::opus;
 use crate::outgoing::{News, Outgoing, OutgoingStats};
 use crate::repair::{Piece, Repair, RepairStats, Source};
+use crate::timbre::Timbre;
 use crate::timing::{Heard, PendingTiming};
-use crate::turn::{Action, Reply, State, Turns};
+use crate::turn::{Action, Frame, Reply, State, Turns};
 use crate::types::{
     AgentAudio, BackendInput, BackendOutput, Event, FlushReason, MediaFrame, Output, Playout, ResponseId, TurnId,
+    TurnVerdict,
 };
+use crate::verdict::{Judge, Judging};
+
+/// Packets of one clip: 2 s.
+const MAX_CLIP: usize = 100;
 
 /// Counts of one conversation, for metrics and `explain`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,6 +33,8 @@ pub struct Stats {
     pub undecodable: u64,
     /// Backend output of a response that is cancelled or unknown.
     pub orphans: u64,
+    /// Backchannels of the backend's that came while the user did not speak.
+    pub clips_dropped: u64,
     /// Samples, at the backend's rate, that a manual turn had no room for.
     pub manual_overflow: u64,
     /// Reports of the client's playout delay that came too soon after the one before.
@@ -40,7 +49,9 @@ pub struct Conversation {
     now: Instant,
     repair: Repair,
     ear: Ear,
+    timbre: Timbre,
     turns: Turns,
+    judging: Judging,
     outgoing: Outgoing,
     out: VecDeque<Output>,
     turn: Option<Turn>,
@@ -49,12 +60,15 @@ pub struct Conversation {
     given: u64,
     generation: Option<Generation>,
     last_response: u64,
+    /// The first reply, if nothing of the user's came before it.
+    greeting: Option<ResponseId>,
     /// A turn ended while a response was active: it is answered after it.
     owed: Option<Heard>,
     /// Of the last voiced frame.
     voiced: Heard,
     timings: VecDeque<PendingTiming>,
     orphans: u64,
+    clips_dropped: u64,
     manual_overflow: u64,
     client: ClientDelay,
 }
@@ -87,14 +101,17 @@ impl Conversation {
     )]
     pub fn new(now: Instant, config: Config) -> Self {
         let config = config.bounded();
-        let turns = Turns::new(now, config.turn.clone(), config.interrupt_commit_ms, config.max_turn_ms);
+        let turns = Turns::new(now, &config);
         let mut ear = Ear::new(config.backend_rate, config.enhance).expect("bounded decoder settings");
         ear.set_padding(padding_ms(&config.turn));
+        ear.set_longest_doubt(config.interruption.longest_ms());
         Self {
             now,
             repair: Repair::new(),
             ear,
+            timbre: Timbre::new(),
             turns,
+            judging: Judging::default(),
             outgoing: Outgoing::new(&config).expect("bounded encoder settings"),
             out: VecDeque::new(),
             turn: None,
@@ -102,10 +119,12 @@ impl Conversation {
             given: 0,
             generation: None,
             last_response: 0,
+            greeting: None,
             owed: None,
             voiced: Heard { arrived: now, released: now, age_us: 0, decided: now },
             timings: VecDeque::new(),
             orphans: 0,
+            clips_dropped: 0,
             manual_overflow: 0,
             client: ClientDelay::default(),
             config,
@@ -124,10 +143,22 @@ impl Conversation {
     /// Backend output.
     pub fn handle_backend(&mut self, now: Instant, output: BackendOutput) {
         match output {
-            BackendOutput::Ready | BackendOutput::UserTranscript { .. } | BackendOutput::TurnVerdict(_) => {}
+            BackendOutput::Ready => {}
+            BackendOutput::UserTranscript { text, is_final } => {
+                let action = self.turns.words(&text, is_final);
+                self.act_if(now, action);
+            }
+            BackendOutput::TurnVerdict(TurnVerdict::Complete { probability }) => {
+                self.turns.complete_verdict(probability);
+            }
+            BackendOutput::TurnVerdict(TurnVerdict::Interruption { probability }) => {
+                let action = self.turns.interruption_verdict(probability);
+                self.act_if(now, action);
+            }
             BackendOutput::ResponseStarted { response } => self.refresh(now, response),
             BackendOutput::Audio { response, audio: AgentAudio::Pcm(pcm) } => self.reply_audio(now, response, &pcm),
-            BackendOutput::Audio { .. } | BackendOutput::Backchannel { .. } => {}
+            BackendOutput::Audio { .. } => {}
+            BackendOutput::Backchannel { frames } => self.backchannel(frames),
             BackendOutput::Text { response, delta, .. } => {
                 self.refresh(now, response);
                 if self.is_current(response) {
@@ -179,8 +210,11 @@ impl Conversation {
             }
             Playout::Underrun { utterance } => self.outgoing.underrun(now, utterance),
             Playout::Report { utterance, sent, limit, .. } => self.outgoing.report(now, utterance, sent, Some(limit)),
-            // It ends by itself.
-            Playout::Reflex { .. } => {}
+            Playout::Reflex { utterance, sent } => {
+                self.outgoing.report(now, utterance, sent, None);
+                let action = self.turns.reflex(now);
+                self.act_if(now, action);
+            }
         }
         self.settle(now);
     }
@@ -192,10 +226,8 @@ impl Conversation {
             repair.handle_timeout(now, &mut |piece| self.hear(now, &piece));
             self.repair = repair;
         }
-        if let Some(action) = self.turns.handle_timeout(now) {
-            let end = self.ear.end();
-            self.act(now, end, action);
-        }
+        let action = self.turns.handle_timeout(now);
+        self.act_if(now, action);
         // A backend that waits because enough of the reply waits here is not late.
         let patience = (!self.outgoing.wants_audio()).then(|| self.patience(now));
         if let (Some(due), Some(generation)) = (patience, &mut self.generation) {
@@ -203,6 +235,7 @@ impl Conversation {
         }
         if let Some(generation) = self.generation.take_if(|generation| generation.due <= now) {
             let response = generation.response;
+            self.turns.note(DecisionKind::ResponseTimeout, InterruptSource::Timer);
             self.outgoing.complete(response);
             self.backend(BackendInput::Cancel { response });
             let message = format!("the backend gave no audio for {} ms", self.config.response_timeout_ms);
@@ -210,6 +243,7 @@ impl Conversation {
         }
         if self.outgoing.is_stalled(now) {
             self.outgoing.stats.stalled += 1;
+            self.turns.note(DecisionKind::PlayoutTimeout, InterruptSource::Timer);
             if let Some(response) = self.outgoing.current() {
                 let message = "the edge reports no playout".to_owned();
                 self.event(Event::ResponseFailed { response, message });
@@ -242,14 +276,17 @@ impl Conversation {
         self.ear.set_padding(padding_ms(&turn));
         let was_manual = self.is_manual();
         self.config.turn = turn.clone();
-        if let Some(action) = self.turns.set(turn) {
-            let end = self.ear.end();
-            self.act(self.now, end, action);
-        }
+        let action = self.turns.set(turn);
+        self.act_if(self.now, action);
         if was_manual && !self.is_manual() {
             self.turn = None;
         }
         self.settle(self.now);
+    }
+
+    /// Plugs in a judge of turn ends, for `semantic_vad`.
+    pub fn set_judge(&mut self, judge: Box<dyn Judge>) {
+        self.judging.set(judge);
     }
 
     /// Manual commit (input_audio_buffer.commit). `false`: the buffer is empty.
@@ -291,6 +328,7 @@ impl Conversation {
         if self.generation.is_none() {
             return false;
         }
+        self.turns.note(DecisionKind::ClientCut, InterruptSource::Client);
         self.cut(now, FlushReason::ClientCancelled);
         self.settle(now);
         true
@@ -300,6 +338,9 @@ impl Conversation {
     pub fn clear_output(&mut self, now: Instant) {
         if let Some(generation) = &mut self.generation {
             generation.muted |= generation.began;
+        }
+        if !self.outgoing.is_empty() {
+            self.turns.note(DecisionKind::ClientCut, InterruptSource::Client);
         }
         self.flush(now, FlushReason::ClientCancelled);
         self.settle(now);
@@ -341,6 +382,7 @@ impl Conversation {
             outgoing: self.outgoing.stats,
             undecodable: self.ear.undecodable,
             orphans: self.orphans,
+            clips_dropped: self.clips_dropped,
             manual_overflow: self.manual_overflow,
             hasty_client_delays: self.client.hasty,
         }
@@ -380,13 +422,9 @@ impl Conversation {
             let Some(probability) = probability else { continue };
             let end = self.ear.end() - rest.len() as u64 * 3;
             let rms = self.ear.vad.rms();
-            let (voiced, action) = self.turns.frame(now, end, probability, rms);
-            if voiced {
-                self.voiced = heard;
-            }
-            if let Some(action) = action {
-                self.act(now, end, action);
-            }
+            let look = probability >= 0.5 && self.turns.wants_timbre();
+            let wordlike = self.timbre.frame(self.ear.vad.frame(), look);
+            self.judge(now, end, heard, Frame { probability, rms, wordlike, echo: false });
         }
         self.ear.detect = detect;
         self.turns.heard(now, self.ear.end(), matches!(piece.source, Source::Packet(packet) if opus::is_dtx(packet)));
@@ -394,6 +432,35 @@ impl Conversation {
             self.give(self.ear.end());
         }
         self.ear.trim(self.turns.keep_from());
+    }
+
+    /// One frame of the user's, as the detectors see it.
+    pub(crate) fn judge(&mut self, now: Instant, end: u64, heard: Heard, frame: Frame) {
+        let (voiced, action) = self.turns.frame(now, end, frame);
+        if voiced {
+            self.voiced = heard;
+        }
+        self.tell_decisions();
+        if let Some(action) = action {
+            self.act(now, end, action);
+        }
+    }
+
+    fn tell_decisions(&mut self) {
+        while let Some(decision) = self.turns.poll_decision() {
+            if decision.kind == DecisionKind::InputSilent {
+                self.event(Event::InputSilent { ms: self.turns.zero_ms() });
+            }
+            self.event(Event::Decision(decision));
+        }
+    }
+
+    fn act_if(&mut self, now: Instant, action: Option<Action>) {
+        self.tell_decisions();
+        if let Some(action) = action {
+            let end = self.ear.end();
+            self.act(now, end, action);
+        }
     }
 
     /// What the turn machine decided, at media time `end`.
@@ -434,6 +501,14 @@ impl Conversation {
                     self.pay(now);
                 }
             }
+            Action::Idle => {
+                let start = self.given.max(self.ear.start());
+                let turn = self.open_turn(start);
+                self.give(end);
+                self.event(Event::IdleTimeout { turn, audio_start_ms: start / 48, audio_end_ms: end / 48 });
+                self.close_turn(Turn { id: turn, start }, end, end);
+                self.respond(now);
+            }
         }
     }
 
@@ -452,6 +527,7 @@ impl Conversation {
         self.turn = Some(Turn { id, start });
         self.given = start;
         self.turns.forget_span();
+        self.judging.turn_begins();
         self.backend(BackendInput::SpeechStarted { turn: id });
         id
     }
@@ -482,6 +558,7 @@ impl Conversation {
             self.manual_overflow += pcm.len() as u64;
             return;
         }
+        self.judging.hear(&pcm, self.config.backend_rate);
         if !pcm.is_empty() {
             self.backend(BackendInput::Audio { pcm, media_time });
         }
@@ -505,6 +582,9 @@ impl Conversation {
         }
         self.last_response += 1;
         let response = ResponseId(self.last_response);
+        if self.last_turn == 0 {
+            self.greeting = Some(response);
+        }
         self.generation = Some(Generation { response, due: self.patience(now), began: false, muted: false });
         self.backend(BackendInput::CreateResponse { response });
         self.event(Event::ResponseCreated { response });
@@ -539,6 +619,17 @@ impl Conversation {
             }
         }
         self.outgoing.push(response, pcm);
+    }
+
+    /// A sound of attention is for a user who speaks; between turns and over a reply it would be a word of its own.
+    fn backchannel(&mut self, mut frames: Vec<Vec<u8>>) {
+        let listens = matches!(self.turns.state(), State::UserSpeaking | State::Deciding);
+        if listens && !self.outgoing.is_audible() && !frames.is_empty() {
+            frames.truncate(MAX_CLIP);
+            self.out.push_back(Output::Clip { frames });
+        } else {
+            self.clips_dropped += 1;
+        }
     }
 
     /// The backend gave all of it.
@@ -604,7 +695,10 @@ impl Conversation {
             self.news(now, news);
         }
         self.pay(now);
-        let hold = self.turns.in_doubt();
+        if let Some(complete) = self.judging.follow(self.turns.in_pause()) {
+            self.turns.complete_verdict(complete);
+        }
+        let hold = self.turns.holds_reply();
         if let Some(response) = self.outgoing.pump(now, hold, &mut self.out)
             && let Some(timing) = self.timing(response)
         {
@@ -617,10 +711,14 @@ impl Conversation {
         } else {
             Reply::None
         };
-        if let Some(action) = self.turns.set_reply(reply) {
-            let end = self.ear.end();
-            self.act(now, end, action);
-        }
+        let made = self.generation.as_ref().map(|generation| generation.response);
+        let profile = match self.outgoing.current().or(made) {
+            Some(response) if self.greeting == Some(response) => Profile::Greeting,
+            _ if reply == Reply::Audible => Profile::Speaking,
+            _ => Profile::Thinking,
+        };
+        let action = self.turns.set_reply(now, reply, profile);
+        self.act_if(now, action);
     }
 }
 

@@ -12,8 +12,9 @@ use crate::vad::Vad;
 const MAX_PIECE: usize = 48_000;
 /// Audio kept ahead of an onset, in 48 kHz samples: 500 ms. At 16 kHz 16 kB per conversation.
 const KEEP: u64 = 500 * 48;
-/// Audio kept while it is in doubt whether a turn has begun: [`KEEP`] and the longest doubt of 3 s, 112 kB at 16 kHz.
-const KEEP_MAX: u64 = 3500 * 48;
+/// Audio kept while it is in doubt whether a turn has begun: [`KEEP`], the longest doubt of 3 s and 2 s for late words, 176 kB at
+/// 16 kHz. Rules that ask for more speech keep twice that speech.
+const KEEP_MAX: u64 = 5500 * 48;
 
 /// Decodes and remembers.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(crate) struct Ear {
     /// 48 kHz samples per sample of the ring.
     factor: u64,
     keep: u64,
+    keep_max: u64,
     /// Scratch, so that a packet allocates nothing.
     decoded: Vec<i16>,
     backend: Vec<i16>,
@@ -56,6 +58,7 @@ impl Ear {
             end: 0,
             factor: u64::from(48_000 / backend_rate),
             keep: KEEP,
+            keep_max: KEEP_MAX,
             decoded: vec![0; MAX_PIECE],
             backend: Vec::new(),
             detect: Vec::new(),
@@ -66,6 +69,11 @@ impl Ear {
     /// Keeps enough for this much prefix padding and an onset: 160 ms that led up to it and the frames that made it.
     pub(crate) fn set_padding(&mut self, prefix_padding_ms: u32) {
         self.keep = KEEP.max(u64::from(prefix_padding_ms + 300) * 48);
+    }
+
+    /// Keeps the longest doubt that ends with this much speech.
+    pub(crate) fn set_longest_doubt(&mut self, speech_ms: u32) {
+        self.keep_max = KEEP_MAX.max((u64::from(speech_ms) * 2 + 2500) * 48);
     }
 
     /// 48 kHz media time behind the last sample.
@@ -113,7 +121,7 @@ impl Ear {
     /// Forgets what no turn can reach any more.
     pub(crate) fn trim(&mut self, keep_from: Option<u64>) {
         let from = keep_from.map_or(self.end, |from| from.min(self.end)).saturating_sub(self.keep);
-        let from = from.max(self.end.saturating_sub(KEEP_MAX.max(self.keep)));
+        let from = from.max(self.end.saturating_sub(self.keep_max.max(self.keep)));
         let wanted = usize::try_from((self.end - from) / self.factor).unwrap_or(usize::MAX);
         self.ring.drain(..self.ring.len().saturating_sub(wanted));
     }

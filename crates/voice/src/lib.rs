@@ -18,16 +18,19 @@ mod conversation;
 mod decision;
 mod ear;
 pub mod enhance;
+mod gate;
 pub mod opus;
 mod outgoing;
 pub mod repair;
 mod resample;
+mod timbre;
 mod timing;
 mod turn;
 mod types;
 pub mod vad;
+mod verdict;
 
-pub use config::{Config, ServerVad, TurnConfig};
+pub use config::{Config, Eagerness, InterruptionConfig, InterruptionProfile, ServerVad, TurnConfig};
 pub use conversation::{Conversation, Stats};
 pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
 pub use enhance::EnhanceConfig;
@@ -37,3 +40,4 @@ pub use types::{
     AgentAudio, BackendInput, BackendOutput, ClientView, Event, FlushReason, MediaFrame, Output, Playout, ResponseId,
     TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
 };
+pub use verdict::Judge;

@@ -1,40 +1,49 @@
 //! Whose turn it is.
 //!
-//! In: one verdict for each 16 ms of the user's audio, and what the agent is about to do. Out: at most one [`Action`].
+//! In: one verdict for each 16 ms of the user's audio, what others say of it, and what the agent is about to do. Out: at most one
+//! [`Action`], and each decision with its inputs ([`Turns::poll_decision`]).
 //! Times of speech are 48 kHz media time, so a network that stalls does not end a sentence; timers of the wall clock stand
 //! behind each of them, so a user who vanishes does not hold a turn open.
 //!
 //! | state | what it is | exit | timer |
 //! |---|---|---|---|
-//! | `Listening` | nobody speaks | 3 voiced frames: `UserSpeaking` | none: it is where all others end |
+//! | `Listening` | nobody speaks | 3 voiced frames: `UserSpeaking` | the idle timeout, if there is one |
 //! | `UserSpeaking` | the user's turn | hangover over: `Deciding` | no audio: as silence, see below; `max_turn_ms` |
-//! | `Deciding` | silence within the turn | 3 voiced frames: back; `silence_duration_ms` from the last voiced frame: the turn ends | the same |
+//! | `Deciding` | silence within the turn | 3 voiced frames: back; enough silence: the turn ends | the same; at most 8 s of silence |
 //! | `Thinking` | a response is asked for, nothing of it is heard | its first audio, its end, its failure; speech | `response_timeout_ms` |
 //! | `AgentSpeaking` | a reply is queued or playing | its last frame is out, it is cut; speech | the edge silent about it for 5 s |
-//! | `Interrupting` | perhaps the user speaks over the reply | commit or resume | 300 ms without audio; 3 s in all |
+//! | `Interrupting` | perhaps the user speaks over the reply | the gate's ruling | 300 ms without audio; 3 s in all, or twice the speech the rules ask for |
 //!
 //! `Thinking` and `AgentSpeaking` are kept by the conversation, which owns what the agent does; this machine is told.
 //!
-//! **The end of a turn** is silence counted from the last voiced frame; the detector's hangover of 200 ms lies inside it. Within
+//! **The end of a turn** is silence counted from the last voiced frame (how much: `verdict.rs`); the detector's hangover of 200 ms
+//! lies inside it. Within
 //! the hangover one voiced frame continues the speech. After it, it takes an onset of 3: a click in the pause does not
 //! put off the answer, a word does. If an onset has begun when the silence is over, the decision waits for it. The last 20 ms
 //! are not waited for in packets and frames, whose grid would add up to 36 ms: the clock decides.
 //! Without audio nothing is known. After a DTX packet no audio is silence, so the end is decided 60 ms of grace after
 //! the silence would be over. Otherwise it may be a stall of the network, and the grace is 300 ms.
 //!
-//! **An interruption is tentative first.** A pause is cheap and is taken back without loss, so 2 voiced frames suffice for it. A
-//! cut is not, so it takes `interrupt_commit_ms` of voiced frames, counted across gaps of less than 144 ms (the closures
-//! inside words are shorter). A gap of 144 ms before that is the end of a cough, and the reply resumes. With 32 ms to the pause, a
-//! sound shorter than the commit never stops the reply for more than commit + 144 ms. The same gate holds before
+//! **An interruption is tentative first.** A pause is cheap and is taken back without loss, so 2 voiced frames suffice for it, or
+//! the edge's reflex. A cut is not: it takes what the gate asks for (`gate.rs`), counted across gaps of less than 144 ms (the
+//! closures inside words are shorter). A gap of 144 ms before that is the end of a cough, and the reply resumes; it
+//! resumes at once when the sound has lasted long enough for a word and is none. The same gate holds before
 //! the reply is heard: a cough between question and reply only delays the reply's start.
+//! After a pause that was for nothing the next one takes [`WARY_FRAMES`] frames that could be part of a word, for a minute: a
+//! listener who hums along does not chop the reply.
 //!
 //! **A user who never stops** (music, a crowd) is cut off after `max_turn_ms` and answered. What goes on then has no onset, so
-//! it does not interrupt: only after 200 ms of silence, or when the reply is over, are onsets heard again.
+//! it does not interrupt: only after 200 ms of silence, or when the reply is over, are onsets heard again. The same holds for
+//! a sound that was denied, or in doubt for too long.
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::config::{ServerVad, TurnConfig};
+use crate::config::{Config, InterruptionConfig, ServerVad, TurnConfig};
+use crate::decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
+use crate::gate::{Evidence, HOLD_MAX, Rules, Ruling, WordCount};
 use crate::vad::FRAME_MEDIA;
+use crate::verdict::Patience;
 
 /// Frames of speech that make an onset.
 const ONSET: u32 = 3;
@@ -42,20 +51,30 @@ const ONSET: u32 = 3;
 const ATTACK: u64 = 10 * FRAME_MEDIA;
 /// Frames of speech that pause a reply.
 const TENTATIVE: u32 = 2;
+/// Wordlike frames that pause a reply after a pause for nothing.
+const WARY_FRAMES: u32 = 2;
+/// How long a pause for nothing is remembered: a minute.
+const WARY: u64 = 60_000 * 48;
 /// Within this after a voiced frame one more continues the speech: 200 ms.
 const HANGOVER: u64 = 200 * 48;
 /// A gap that ends what might have been an interruption: 9 frames.
 const GAP: u64 = 144 * 48;
+/// Words of an utterance come this much later than its sound.
+const LATE_WORDS: u64 = 2000 * 48;
+/// Speech this soon after the end of a turn shows that it was no end: 1 s.
+const WENT_ON: u64 = 1000 * 48;
 /// Without audio for this long, what might have been an interruption was none.
 const TENTATIVE_STALL: Duration = Duration::from_millis(300);
-/// Longest doubt: with gaps just below [`GAP`] the default commit is reached in 2.6 s.
-const TENTATIVE_MAX: Duration = Duration::from_secs(3);
 /// When no more than this is left of the silence it is not waited for a packet that could only confirm it: 20 ms.
 const LAST_PACKET: u64 = 960;
 /// No audio after a DTX packet is silence.
 const DTX_GRACE: Duration = Duration::from_millis(60);
 /// No audio otherwise may be a stall.
 const STALL_GRACE: Duration = Duration::from_millis(300);
+/// Louder than this is not digital zero, coded and decoded.
+const ZERO: f32 = 1.0;
+/// Decisions that wait to be read: three of one frame, and a timer's; the conversation reads them after each.
+const MAX_DECISIONS: usize = 16;
 
 /// Whose turn it is, for people and tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -98,22 +117,46 @@ pub(crate) enum Action {
     Start { onset: u64 },
     /// The user's turn is over. `to` is behind the last voiced sample.
     Stop { from: u64, to: u64 },
+    /// Nobody has spoken for the idle timeout.
+    Idle,
+}
+
+/// One frame of 16 ms as the detectors see it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Frame {
+    /// Of speech.
+    pub(crate) probability: f32,
+    pub(crate) rms: f32,
+    /// It could be part of a word.
+    pub(crate) wordlike: bool,
+    /// It is our own reply, heard back.
+    pub(crate) echo: bool,
+}
+
+/// What may be an interruption.
+#[derive(Debug, Clone, Copy)]
+struct Doubt {
+    onset: u64,
+    /// Behind the last voiced sample.
+    last: u64,
+    since: Instant,
+    evidence: Evidence,
+    source: InterruptSource,
+    /// Since when the reply is held for it, in media time.
+    held: Option<u64>,
+    /// It was held for long enough.
+    let_go: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum User {
     Quiet,
-    Tentative {
-        onset: u64,
-        voiced: u32,
-        last: u64,
-        since: Instant,
-    },
+    Tentative(Doubt),
     Speaking {
         onset: u64,
         last: u64,
     },
-    /// Cut off after `max_turn_ms`; `last` as ever.
+    /// Cut off or denied; `last` as ever.
     Unheard {
         last: u64,
     },
@@ -124,20 +167,35 @@ enum User {
 #[derive(Debug)]
 pub(crate) struct Turns {
     vad: Option<ServerVad>,
-    commit_frames: u32,
+    config: InterruptionConfig,
     max_turn: u64,
     user: User,
     paused: bool,
     reply: Reply,
+    profile: Profile,
+    patience: Patience,
+    words: WordCount,
+    /// An utterance over a reply that lacks only the words, which may come late; until this media time.
+    aftermath: Option<(Doubt, u64)>,
+    /// Until this media time a pause takes more.
+    wary_until: u64,
+    /// When an idle user is spoken to.
+    idle_at: Option<Instant>,
+    /// Behind the last voiced sample of the turn that ended last.
+    turn_to: Option<u64>,
     /// Voiced frames in a row, and where they began.
     run: u32,
     run_from: u64,
+    probability: f32,
     /// Loudest recent frame, decaying.
     peak: f32,
     /// Quietest recent frame, rising.
     quiet: f32,
     /// Where the frames began that lie above [`Turns::quiet`] without a break.
     above_from: Option<u64>,
+    /// Frames of digital zero in a row, and how many of them are told.
+    zeros: u64,
+    zeros_told: u64,
     /// End of the last frame and when it came.
     media_end: u64,
     heard_at: Instant,
@@ -146,34 +204,46 @@ pub(crate) struct Turns {
     heard_end: u64,
     /// First and last voiced sample since the last reset, for manual turns.
     span: Option<(u64, u64)>,
+    decisions: VecDeque<Decision>,
 }
 
 impl Turns {
-    pub(crate) fn new(now: Instant, turn: TurnConfig, interrupt_commit_ms: u32, max_turn_ms: u32) -> Self {
+    pub(crate) fn new(now: Instant, config: &Config) -> Self {
         Self {
-            vad: turn.server_vad,
-            commit_frames: interrupt_commit_ms.div_ceil(16).max(TENTATIVE),
-            max_turn: u64::from(max_turn_ms) * 48,
+            vad: config.turn.server_vad.clone(),
+            config: config.interruption,
+            max_turn: u64::from(config.max_turn_ms) * 48,
             user: User::Quiet,
             paused: false,
             reply: Reply::None,
+            profile: Profile::Speaking,
+            patience: Patience::default(),
+            words: WordCount::default(),
+            aftermath: None,
+            wary_until: 0,
+            idle_at: None,
+            turn_to: None,
             run: 0,
             run_from: 0,
+            probability: 0.0,
             peak: 0.0,
             quiet: f32::MAX,
             above_from: None,
+            zeros: 0,
+            zeros_told: u64::from(config.input_silent_ms).div_ceil(16),
             media_end: 0,
             heard_at: now,
             heard_dtx: false,
             heard_end: 0,
             span: None,
+            decisions: VecDeque::new(),
         }
     }
 
     /// The user's side of the state.
     pub(crate) fn state(&self) -> State {
         match self.user {
-            User::Tentative { .. } => State::Interrupting,
+            User::Tentative(_) => State::Interrupting,
             User::Speaking { last, .. } if self.media_end.saturating_sub(last) > HANGOVER => State::Deciding,
             User::Speaking { .. } => State::UserSpeaking,
             User::Quiet | User::Unheard { .. } => match self.reply {
@@ -184,16 +254,26 @@ impl Turns {
         }
     }
 
-    /// A reply that is not heard yet waits until the doubt is over.
-    pub(crate) fn in_doubt(&self) -> bool {
-        matches!(self.user, User::Tentative { .. })
+    /// What was decided since the last time, oldest first.
+    pub(crate) fn poll_decision(&mut self) -> Option<Decision> {
+        self.decisions.pop_front()
+    }
+
+    /// A reply that is not heard yet waits while it is held in doubt.
+    pub(crate) fn holds_reply(&self) -> bool {
+        matches!(self.user, User::Tentative(Doubt { held: Some(_), .. }))
+    }
+
+    /// Whether sounds are to be looked at more closely: something may be an interruption.
+    pub(crate) fn wants_timbre(&self) -> bool {
+        self.reply != Reply::None && self.vad.as_ref().is_some_and(|vad| vad.interrupt_response)
     }
 
     /// Media time from which audio must be kept, for a turn that may begin in the past.
     pub(crate) fn keep_from(&self) -> Option<u64> {
-        match self.user {
-            User::Tentative { onset, .. } => Some(onset),
-            User::Quiet if self.run > 0 => Some(self.run_from),
+        match (self.user, self.aftermath) {
+            (User::Tentative(doubt), _) | (User::Quiet, Some((doubt, _))) => Some(doubt.onset),
+            (User::Quiet, None) if self.run > 0 => Some(self.run_from),
             _ => None,
         }
     }
@@ -211,8 +291,10 @@ impl Turns {
     pub(crate) fn set(&mut self, turn: TurnConfig) -> Option<Action> {
         let manual = turn.server_vad.is_none();
         self.vad = turn.server_vad;
+        self.aftermath = None;
+        self.idle_at = None;
         match self.user {
-            User::Tentative { .. } => self.doubt_over(),
+            User::Tentative(_) => self.doubt_over(InterruptSource::Client),
             User::Speaking { .. } | User::Unheard { .. } if manual => {
                 self.user = User::Quiet;
                 None
@@ -226,20 +308,32 @@ impl Turns {
         let User::Speaking { onset, last, .. } = self.user else { return None };
         self.user = User::Quiet;
         self.run = 0;
+        self.turn_to = None;
+        self.patience.turn_over();
         Some((onset, last))
     }
 
-    /// What the agent is about to do.
-    pub(crate) fn set_reply(&mut self, reply: Reply) -> Option<Action> {
+    /// What the agent is about to do, and under whose rules it is interrupted.
+    pub(crate) fn set_reply(&mut self, now: Instant, reply: Reply, profile: Profile) -> Option<Action> {
+        let over = reply == Reply::None && self.reply != Reply::None;
         self.reply = reply;
+        self.profile = profile;
+        if reply != Reply::None {
+            self.idle_at = None;
+        } else if over {
+            self.aftermath = None;
+            let idle = self.vad.as_ref().and_then(|vad| vad.idle_timeout_ms);
+            self.idle_at = idle.map(|ms| now + Duration::from_millis(u64::from(ms)));
+        }
         match self.user {
-            User::Tentative { onset, voiced, last, .. } if reply == Reply::None => {
+            User::Tentative(Doubt { onset, last, evidence, .. }) if reply == Reply::None => {
                 // Nothing is left to interrupt: what was heard is a turn like any other, if it is enough for one.
-                if voiced >= ONSET && self.media_end.saturating_sub(last) < GAP {
-                    self.user = User::Speaking { onset, last };
+                if evidence.voiced >= ONSET && self.media_end.saturating_sub(last) < GAP {
+                    self.note(DecisionKind::TurnStart, InterruptSource::Vad);
+                    self.begin(onset, last);
                     return Some(Action::Start { onset });
                 }
-                self.doubt_over()
+                self.doubt_over(InterruptSource::Vad)
             }
             User::Unheard { .. } if reply == Reply::None => {
                 // What goes on is a turn from here.
@@ -256,20 +350,22 @@ impl Turns {
         std::mem::take(&mut self.paused)
     }
 
-    /// One frame of 16 ms that ends at `end`: the detector's probability and how loud it is.
+    /// One frame of 16 ms that ends at `end`. Whether it is voiced, and what follows.
     ///
     /// The detector remembers: it still says speech up to 100 ms after the last sound. A frame more than 26 dB below the
     /// loudest of the last half second is not itself voiced. It is slow as well: the soft first sounds of a word are not
     /// speech to it yet. What led up to the first voiced frame, above the quiet before it, belongs to the onset.
-    pub(crate) fn frame(&mut self, now: Instant, end: u64, probability: f32, rms: f32) -> (bool, Option<Action>) {
+    pub(crate) fn frame(&mut self, now: Instant, end: u64, frame: Frame) -> (bool, Option<Action>) {
         const FLOOR: f32 = 1.0 / 20.0;
         const DECAY: f32 = 0.97; // 16 ms frames: 8 dB in 480 ms.
         const RISE: f32 = 1.02; // 5 dB in 480 ms: speech does not become the quiet it is held against.
         const ABOVE: f32 = 2.0;
         const SOFTEST: f32 = 33.0; // -60 dBFS: coding noise in digital silence is no attack.
+        let Frame { probability, rms, .. } = frame;
         let threshold = self.vad.as_ref().map_or(0.5, |vad| vad.threshold);
         self.peak = rms.max(self.peak * DECAY);
-        let voiced = probability >= threshold && rms > self.peak * FLOOR;
+        let voiced = probability >= threshold && rms > self.peak * FLOOR && !frame.echo;
+        self.probability = probability;
         self.media_end = end;
         self.heard_at = now;
         let start = end.saturating_sub(FRAME_MEDIA);
@@ -287,7 +383,11 @@ impl Turns {
         if voiced && self.run >= ONSET {
             self.span = Some((self.span.map_or(self.run_from, |(from, _)| from), end));
         }
-        (voiced, self.judge(now, end, voiced))
+        self.zeros = if rms > ZERO { 0 } else { self.zeros + 1 };
+        if self.zeros > 0 && self.zeros == self.zeros_told {
+            self.note(DecisionKind::InputSilent, InterruptSource::Vad);
+        }
+        (voiced, self.judge(now, end, voiced, frame.wordlike))
     }
 
     /// Audio came up to media time `end`; `dtx`: it says that silence follows.
@@ -297,29 +397,116 @@ impl Turns {
         self.heard_dtx = dtx;
     }
 
+    /// How long the input has been digital zero, in ms.
+    pub(crate) fn zero_ms(&self) -> u64 {
+        self.zeros * 16
+    }
+
+    /// Words of the user's.
+    pub(crate) fn words(&mut self, text: &str, is_final: bool) -> Option<Action> {
+        let mut doubt = self.doubt()?;
+        doubt.evidence.words = self.words.push(text, is_final);
+        if is_final {
+            self.words = WordCount::default();
+        }
+        self.set_doubt(doubt);
+        self.rule(doubt, InterruptSource::Words)
+    }
+
+    /// A backend's verdict on what is said over the reply.
+    pub(crate) fn interruption_verdict(&mut self, probability: f32) -> Option<Action> {
+        let Some(mut doubt) = self.doubt().filter(|_| probability.is_finite()) else {
+            if self.reply != Reply::None {
+                self.note(DecisionKind::Refuse, InterruptSource::Verdict);
+            }
+            return None;
+        };
+        doubt.evidence.verdict = Some(probability);
+        self.set_doubt(doubt);
+        self.rule(doubt, InterruptSource::Verdict)
+    }
+
+    /// Somebody says how likely the user's turn is over.
+    pub(crate) fn complete_verdict(&mut self, probability: f32) {
+        let (User::Speaking { .. }, Some(vad)) = (self.user, &self.vad) else { return };
+        if self.patience.verdict(vad, probability) {
+            self.note_with(DecisionKind::Verdict, InterruptSource::Verdict, |inputs| inputs.probability = probability);
+        }
+    }
+
+    /// The edge holds the reply because it is loud at the user's; it goes on by itself unless it is told to pause.
+    pub(crate) fn reflex(&mut self, now: Instant) -> Option<Action> {
+        if self.paused {
+            return None;
+        }
+        self.paused = true;
+        let (held, holds) = (Some(self.media_end), self.wants_timbre() && self.rules().holds());
+        match &mut self.user {
+            User::Tentative(doubt) if holds && !doubt.let_go => doubt.held = doubt.held.or(held),
+            User::Quiet if holds => {
+                self.note(DecisionKind::Onset, InterruptSource::Reflex);
+                self.user = User::Tentative(Doubt {
+                    onset: self.media_end,
+                    last: self.media_end,
+                    since: now,
+                    evidence: Evidence::default(),
+                    source: InterruptSource::Reflex,
+                    held,
+                    let_go: false,
+                });
+            }
+            _ => {
+                self.note(DecisionKind::Refuse, InterruptSource::Reflex);
+                return self.resume(InterruptSource::Reflex);
+            }
+        }
+        self.note(DecisionKind::Pause, InterruptSource::Reflex);
+        Some(Action::Pause)
+    }
+
+    /// What was heard over the reply is the reply itself.
+    pub(crate) fn echo_veto(&mut self) -> Option<Action> {
+        let User::Tentative(Doubt { last, .. }) = self.user else { return None };
+        self.note(DecisionKind::EchoVeto, InterruptSource::Vad);
+        self.user = User::Unheard { last };
+        self.run = 0;
+        self.resume(InterruptSource::Vad)
+    }
+
+    /// Records a decision.
+    pub(crate) fn note(&mut self, kind: DecisionKind, source: InterruptSource) {
+        self.note_with(kind, source, |_| {});
+    }
+
     /// What is due by the wall clock.
     pub(crate) fn handle_timeout(&mut self, now: Instant) -> Option<Action> {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return None;
         }
         match self.user {
-            User::Tentative { .. } => self.doubt_over(),
+            User::Tentative(_) => self.doubt_over(InterruptSource::Timer),
             User::Speaking { onset, last, .. } => {
-                self.user = User::Quiet;
-                self.run = 0;
-                Some(Action::Stop { from: onset, to: last })
+                self.note(DecisionKind::TurnEnd, InterruptSource::Timer);
+                Some(self.stop(onset, last))
             }
-            User::Quiet | User::Unheard { .. } => None,
+            User::Quiet => {
+                self.note(DecisionKind::IdleTimeout, InterruptSource::Timer);
+                self.idle_at = None;
+                Some(Action::Idle)
+            }
+            User::Unheard { .. } => None,
         }
     }
 
     /// When [`Turns::handle_timeout`] is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self.user {
-            User::Tentative { since, .. } => Some((self.heard_at + TENTATIVE_STALL).min(since + TENTATIVE_MAX)),
+            User::Tentative(Doubt { since, .. }) => {
+                let longest = Duration::from_millis(u64::from(self.rules().doubt_ms()));
+                Some((self.heard_at + TENTATIVE_STALL).min(since + longest))
+            }
             User::Speaking { last, .. } => {
-                let vad = self.vad.as_ref()?;
-                let over = last + u64::from(vad.silence_duration_ms) * 48;
+                let over = last + self.silence()?;
                 let left = over.saturating_sub(self.heard_end);
                 let grace = match left {
                     0..=LAST_PACKET if self.run == 0 => Duration::ZERO,
@@ -328,8 +515,23 @@ impl Turns {
                 };
                 Some(self.heard_at + Duration::from_micros(left * 1_000_000 / 48_000) + grace)
             }
-            User::Quiet | User::Unheard { .. } => None,
+            User::Quiet => self.idle_at,
+            User::Unheard { .. } => None,
         }
+    }
+
+    /// The user is silent within their turn, and no verdict is in.
+    pub(crate) fn in_pause(&self) -> bool {
+        self.state() == State::Deciding
+    }
+
+    /// The silence that ends the turn, in 48 kHz samples.
+    fn silence(&self) -> Option<u64> {
+        self.vad.as_ref().map(|vad| u64::from(self.patience.silence_ms(vad)) * 48)
+    }
+
+    fn rules(&self) -> Rules {
+        Rules::new(&self.config, self.profile)
     }
 
     /// Behind the last voiced sample of speech that counted already: an onset does not reach into it.
@@ -337,57 +539,69 @@ impl Turns {
         self.span.map_or(0, |(_, to)| to)
     }
 
-    fn judge(&mut self, now: Instant, end: u64, voiced: bool) -> Option<Action> {
+    fn judge(&mut self, now: Instant, end: u64, voiced: bool, wordlike: bool) -> Option<Action> {
         let vad = self.vad.as_ref()?;
-        match &mut self.user {
+        let silence = self.silence()?;
+        self.aftermath.take_if(|(_, until)| *until < end);
+        match self.user {
             User::Quiet => {
-                if self.reply != Reply::None && vad.interrupt_response {
+                if self.reply != Reply::None && vad.interrupt_response && !self.rules().closed {
                     if self.run < TENTATIVE {
                         return None;
                     }
-                    self.user = User::Tentative { onset: self.run_from, voiced: self.run, last: end, since: now };
-                    self.paused = self.reply == Reply::Audible;
-                    return self.paused.then_some(Action::Pause);
+                    return self.doubt_begins(now, end, wordlike);
                 }
                 if self.run < ONSET {
                     return None;
                 }
                 let onset = self.run_from;
-                self.user = User::Speaking { onset, last: end };
+                self.note(DecisionKind::TurnStart, InterruptSource::Vad);
+                self.begin(onset, end);
                 Some(Action::Start { onset })
             }
-            User::Tentative { onset, voiced: count, last, .. } => {
+            User::Tentative(mut doubt) => {
                 if voiced {
-                    *count += 1;
-                    *last = end;
+                    if doubt.evidence.voiced == 0 {
+                        doubt.onset = self.run_from;
+                    }
+                    doubt.evidence.voiced += 1;
+                    doubt.evidence.wordlike += u32::from(wordlike);
+                    doubt.last = end;
                 }
-                let (onset, last) = (*onset, *last);
-                if *count >= self.commit_frames {
-                    self.user = User::Speaking { onset, last };
-                    return Some(Action::Interrupt { onset });
+                self.user = User::Tentative(doubt);
+                if let Some(action) = self.rule(doubt, doubt.source) {
+                    return Some(action);
                 }
-                if end.saturating_sub(last) >= GAP { self.doubt_over() } else { None }
+                if end.saturating_sub(doubt.last) >= GAP {
+                    return self.doubt_over(InterruptSource::Vad);
+                }
+                self.hold_or_let_go(end)
             }
             User::Speaking { onset, last } => {
-                if voiced && (end.saturating_sub(*last) <= HANGOVER || self.run >= ONSET) {
-                    *last = end;
+                if voiced && (end.saturating_sub(last) <= HANGOVER || self.run >= ONSET) {
+                    let pause = end.saturating_sub(last);
+                    if pause > HANGOVER {
+                        self.patience.went_on(u32::try_from(pause / 48).unwrap_or(u32::MAX));
+                    }
+                    self.user = User::Speaking { onset, last: end };
                 }
-                let (from, to) = (*onset, *last);
+                let User::Speaking { onset: from, last: to } = self.user else { return None };
                 if end.saturating_sub(from) >= self.max_turn {
+                    self.note(DecisionKind::MaxTurn, InterruptSource::Timer);
+                    self.stop(from, to);
                     self.user = User::Unheard { last: to };
                     return Some(Action::Stop { from, to });
                 }
-                let silence = u64::from(vad.silence_duration_ms) * 48;
                 if self.run > 0 || end.saturating_sub(to) < silence {
                     return None;
                 }
-                self.user = User::Quiet;
-                Some(Action::Stop { from, to })
+                self.note(DecisionKind::TurnEnd, InterruptSource::Vad);
+                Some(self.stop(from, to))
             }
             User::Unheard { last } => {
                 if voiced {
-                    *last = end;
-                } else if end.saturating_sub(*last) >= HANGOVER {
+                    self.user = User::Unheard { last: end };
+                } else if end.saturating_sub(last) >= HANGOVER {
                     self.user = User::Quiet;
                 }
                 None
@@ -395,10 +609,171 @@ impl Turns {
         }
     }
 
+    /// Sound over a reply, or on its way to one.
+    fn doubt_begins(&mut self, now: Instant, end: u64, wordlike: bool) -> Option<Action> {
+        let mut doubt = Doubt {
+            onset: self.run_from,
+            last: end,
+            since: now,
+            evidence: Evidence { voiced: self.run, wordlike: u32::from(wordlike), ..Evidence::default() },
+            source: InterruptSource::Vad,
+            held: None,
+            let_go: false,
+        };
+        match self.aftermath.take() {
+            // The same utterance, after a short breath.
+            Some((before, _)) => {
+                doubt.onset = before.onset;
+                doubt.evidence.voiced += before.evidence.voiced;
+                doubt.evidence.wordlike += before.evidence.wordlike;
+                doubt.evidence.words = before.evidence.words;
+            }
+            None => self.words = WordCount::default(),
+        }
+        self.user = User::Tentative(doubt);
+        self.note(DecisionKind::Onset, InterruptSource::Vad);
+        self.hold_or_let_go(end)
+    }
+
+    /// Holds the reply for a doubt that is worth it, and lets it go when it is not any more.
+    fn hold_or_let_go(&mut self, end: u64) -> Option<Action> {
+        let rules = self.rules();
+        let wary = self.media_end < self.wary_until && self.reply == Reply::Audible;
+        let User::Tentative(doubt) = &mut self.user else { return None };
+        match doubt.held {
+            None => {
+                if doubt.let_go || !rules.holds() || (wary && doubt.evidence.wordlike < WARY_FRAMES) {
+                    return None;
+                }
+                doubt.held = Some(end);
+                if self.reply != Reply::Audible || self.paused {
+                    return None;
+                }
+                self.paused = true;
+                self.note(DecisionKind::Pause, InterruptSource::Vad);
+                Some(Action::Pause)
+            }
+            Some(from) => {
+                let over = end.saturating_sub(from) >= u64::from(HOLD_MAX) * 48;
+                if !over && !rules.is_no_word(&doubt.evidence) {
+                    return None;
+                }
+                doubt.held = None;
+                doubt.let_go = true;
+                self.resume(InterruptSource::Vad)
+            }
+        }
+    }
+
+    /// What the gate says to a doubt, or to one that only lacked words.
+    fn rule(&mut self, doubt: Doubt, source: InterruptSource) -> Option<Action> {
+        match self.rules().judge(&doubt.evidence) {
+            Ruling::Pass => {
+                self.note(DecisionKind::Interrupt, source);
+                self.begin(doubt.onset, doubt.last);
+                self.wary_until = 0;
+                Some(Action::Interrupt { onset: doubt.onset })
+            }
+            Ruling::Deny => {
+                self.note(DecisionKind::Dismiss, source);
+                self.aftermath = None;
+                if let User::Tentative(Doubt { last, .. }) = self.user {
+                    self.user = User::Unheard { last };
+                }
+                self.run = 0;
+                self.resume(source)
+            }
+            Ruling::Wait => {
+                if source != doubt.source && source != InterruptSource::Vad {
+                    self.note(DecisionKind::Refuse, source);
+                }
+                None
+            }
+        }
+    }
+
     /// It was no interruption.
-    fn doubt_over(&mut self) -> Option<Action> {
+    fn doubt_over(&mut self, source: InterruptSource) -> Option<Action> {
+        let User::Tentative(doubt) = self.user else { return None };
+        self.note(DecisionKind::Dismiss, source);
+        if self.rules().waits_for_words(&doubt.evidence) {
+            self.aftermath = Some((doubt, self.media_end + LATE_WORDS));
+        }
+        // What goes on is the same sound: it has no onset.
+        let goes_on = self.run > 0 && source == InterruptSource::Timer && self.reply != Reply::None;
+        self.user = if goes_on { User::Unheard { last: doubt.last } } else { User::Quiet };
+        self.run = 0;
+        self.resume(source)
+    }
+
+    /// Takes the pause back, if one is out: it was for nothing.
+    fn resume(&mut self, source: InterruptSource) -> Option<Action> {
+        if !std::mem::take(&mut self.paused) {
+            return None;
+        }
+        self.wary_until = self.media_end + WARY;
+        self.note(DecisionKind::Resume, source);
+        Some(Action::Resume)
+    }
+
+    /// The user's turn begins.
+    fn begin(&mut self, onset: u64, last: u64) {
+        if let Some(to) = self.turn_to.take()
+            && onset.saturating_sub(to) < WENT_ON
+        {
+            self.patience.went_on(u32::try_from(onset.saturating_sub(to) / 48).unwrap_or(u32::MAX));
+        }
+        self.user = User::Speaking { onset, last };
+        self.aftermath = None;
+        self.idle_at = None;
+    }
+
+    /// The user's turn is over.
+    fn stop(&mut self, from: u64, to: u64) -> Action {
         self.user = User::Quiet;
         self.run = 0;
-        std::mem::take(&mut self.paused).then_some(Action::Resume)
+        self.turn_to = Some(to);
+        self.patience.turn_over();
+        Action::Stop { from, to }
+    }
+
+    /// The doubt there is, or the one that may yet get words.
+    fn doubt(&self) -> Option<Doubt> {
+        match self.user {
+            User::Tentative(doubt) => Some(doubt),
+            User::Quiet => self.aftermath.map(|(doubt, _)| doubt),
+            _ => None,
+        }
+    }
+
+    fn set_doubt(&mut self, changed: Doubt) {
+        match (&mut self.user, &mut self.aftermath) {
+            (User::Tentative(doubt), _) | (User::Quiet, Some((doubt, _))) => *doubt = changed,
+            _ => {}
+        }
+    }
+
+    fn note_with(&mut self, kind: DecisionKind, source: InterruptSource, change: impl FnOnce(&mut DecisionInputs)) {
+        let ms = |samples: u64| u32::try_from(samples / 48).unwrap_or(u32::MAX);
+        let (evidence, voiced_ms, last) = match (self.user, self.doubt()) {
+            (User::Speaking { onset, last }, _) => (Evidence::default(), ms(last.saturating_sub(onset)), last),
+            (_, Some(doubt)) => (doubt.evidence, doubt.evidence.voiced_ms(), doubt.last),
+            _ => (Evidence::default(), 0, self.turn_to.unwrap_or(0)),
+        };
+        let mut inputs = DecisionInputs {
+            run_frames: self.run,
+            probability: self.probability,
+            voiced_ms,
+            silence_ms: ms(self.media_end.saturating_sub(last)),
+            words: evidence.words,
+            profile: (self.reply != Reply::None).then_some(self.profile),
+            source,
+        };
+        change(&mut inputs);
+        if self.decisions.len() == MAX_DECISIONS {
+            self.decisions.pop_front();
+        }
+        let state_before = self.state();
+        self.decisions.push_back(Decision { at_media: self.media_end, kind, state_before, inputs });
     }
 }

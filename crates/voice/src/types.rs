@@ -285,6 +285,15 @@ pub enum Event {
         /// Which.
         turn: TurnId,
     },
+    /// Nobody spoke for the idle timeout after a reply: the silence becomes an input item and is answered.
+    IdleTimeout {
+        /// The stretch of silence.
+        turn: TurnId,
+        /// Its first sample that is kept.
+        audio_start_ms: u64,
+        /// Its end.
+        audio_end_ms: u64,
+    },
     /// A response was asked for.
     ResponseCreated {
         /// Which.

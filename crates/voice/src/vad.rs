@@ -50,6 +50,11 @@ impl Vad {
         mean.sqrt()
     }
 
+    /// The last complete frame.
+    pub(crate) fn frame(&self) -> &[i16; FRAME] {
+        &self.partial
+    }
+
     /// Drops an incomplete frame: the clock jumped.
     pub fn discard_partial(&mut self) {
         self.filled = 0;

@@ -267,6 +267,13 @@ pub(super) fn api_vad(config: &voice::Config) -> realtime::Vad {
         threshold: vad.threshold,
         prefix_padding_ms: vad.prefix_padding_ms,
         silence_duration_ms: vad.silence_duration_ms,
+        idle_timeout_ms: vad.idle_timeout_ms,
+        eagerness: vad.eagerness.map(|eagerness| match eagerness {
+            voice::Eagerness::Low => realtime::Eagerness::Low,
+            voice::Eagerness::Medium => realtime::Eagerness::Medium,
+            voice::Eagerness::High => realtime::Eagerness::High,
+            voice::Eagerness::Auto => realtime::Eagerness::Auto,
+        }),
         create_response: vad.create_response,
         interrupt_response: vad.interrupt_response,
     })
@@ -279,6 +286,13 @@ fn turn_config(turn: TurnDetection) -> TurnConfig {
             threshold: vad.threshold,
             prefix_padding_ms: vad.prefix_padding_ms,
             silence_duration_ms: vad.silence_duration_ms,
+            idle_timeout_ms: vad.idle_timeout_ms,
+            eagerness: vad.eagerness.map(|eagerness| match eagerness {
+                realtime::Eagerness::Low => voice::Eagerness::Low,
+                realtime::Eagerness::Medium => voice::Eagerness::Medium,
+                realtime::Eagerness::High => voice::Eagerness::High,
+                realtime::Eagerness::Auto => voice::Eagerness::Auto,
+            }),
             create_response: vad.create_response,
             interrupt_response: vad.interrupt_response,
         }),
@@ -293,6 +307,9 @@ fn input_of(event: Event) -> Option<Input> {
         Event::SpeechStarted { turn, audio_start_ms } => Input::SpeechStarted { turn: turn.0, audio_start_ms },
         Event::SpeechStopped { turn, audio_end_ms } => Input::SpeechStopped { turn: turn.0, audio_end_ms },
         Event::Committed { turn } => Input::Committed { turn: turn.0 },
+        Event::IdleTimeout { turn, audio_start_ms, audio_end_ms } => {
+            Input::IdleTimeout { turn: turn.0, audio_start_ms, audio_end_ms }
+        }
         Event::ResponseCreated { response } => Input::ResponseCreated { response: response.0 },
         Event::ResponseAudioStarted { response, .. } => Input::ResponseAudioStarted { response: response.0 },
         Event::ResponseText { response, delta } => Input::ResponseText { response: response.0, delta },

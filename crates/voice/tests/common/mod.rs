@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use edge::Edge;
 use voice::opus::{Encoder, EncoderConfig, MAX_PACKET_BYTES};
 use voice::{
-    AgentAudio, BackendInput, BackendOutput, Config, Conversation, Event, MediaFrame, Output, ResponseId, TurnTiming,
+    AgentAudio, BackendInput, BackendOutput, Config, Conversation, Decision, DecisionKind, Event, MediaFrame, Output,
+    ResponseId, TurnTiming,
 };
 
 pub(crate) const RATE: usize = 16_000;
@@ -177,7 +178,20 @@ impl Bench {
             Output::Event(event) => Some(event.clone()),
             _ => None,
         };
-        self.log.iter().filter_map(event).collect()
+        self.log.iter().filter_map(event).filter(|event| !matches!(event, Event::Decision(_))).collect()
+    }
+
+    /// What was decided, and when.
+    pub(crate) fn decisions(&self) -> Vec<(u64, Decision)> {
+        let decision = |(at, output): &(u64, Output)| match output {
+            Output::Event(Event::Decision(decision)) => Some((*at, *decision)),
+            _ => None,
+        };
+        self.log.iter().filter_map(decision).collect()
+    }
+
+    pub(crate) fn decided(&self, kind: DecisionKind) -> usize {
+        self.decisions().iter().filter(|(_, decision)| decision.kind == kind).count()
     }
 
     /// When the first output came that `wanted` accepts, in ms since the start.

@@ -43,3 +43,39 @@ pub(crate) fn correlation(wanted: &[i16], heard: &[i16], lags: usize) -> f64 {
     };
     windows.map(one).fold(0.0, f64::max)
 }
+
+/// A hum through closed lips: pitch and a few weak harmonics, rising and falling within 20 ms.
+pub(crate) fn hum(ms: usize, pitch: f32) -> Vec<i16> {
+    let length = ms * 16;
+    let sample = |index: usize| {
+        let phase = std::f32::consts::TAU * pitch * index as f32 / 16_000.0;
+        let edge = (index.min(length - index) as f32 / 320.0).min(1.0);
+        (5000.0 * edge * (phase.sin() + 0.35 * (2.0 * phase).sin() + 0.08 * (3.0 * phase).sin())) as i16
+    };
+    (0..length).map(sample).collect()
+}
+
+/// A key: a sharp impulse that rings for 6 ms, and its release 80 ms later.
+pub(crate) fn click(seed: u32) -> Vec<i16> {
+    let mut out = noise(100, 20, seed);
+    let key = noise(6, 14_000, seed + 1);
+    for at in [0, 1280] {
+        for (index, sample) in key.iter().enumerate() {
+            let fade = 1.0 - index as f32 / key.len() as f32;
+            out[at + index] = out[at + index].saturating_add((f32::from(*sample) * fade * fade) as i16);
+        }
+    }
+    out
+}
+
+/// A burst of breath, sharp at its begin and fading over 300 ms, lower than white.
+pub(crate) fn cough(seed: u32) -> Vec<i16> {
+    let mut low = 0.0_f32;
+    let burst = noise(300, 16_000, seed);
+    let sample = |(index, sample): (usize, &i16)| {
+        let fade = (-(index as f32) / 1600.0).exp();
+        low += 0.35 * (f32::from(*sample) - low);
+        (low * fade) as i16
+    };
+    burst.iter().enumerate().map(sample).collect()
+}
