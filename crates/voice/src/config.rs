@@ -174,11 +174,11 @@ impl InterruptionConfig {
     pub const WORDS: u32 = 100;
 
     fn bounded(mut self) -> Self {
-        let duration = |ms: u32| ms.clamp(Self::DURATION_MS.0, Self::DURATION_MS.1);
-        self.min_duration_ms = duration(self.min_duration_ms);
+        let (least, most) = Self::DURATION_MS;
+        self.min_duration_ms = self.min_duration_ms.clamp(least, most);
         self.min_words = self.min_words.min(Self::WORDS);
         for profile in [&mut self.greeting, &mut self.thinking, &mut self.speaking] {
-            profile.min_duration_ms = profile.min_duration_ms.map(duration);
+            profile.min_duration_ms = profile.min_duration_ms.map(|ms| ms.clamp(least, most));
             profile.min_words = profile.min_words.map(|words| words.min(Self::WORDS));
         }
         self

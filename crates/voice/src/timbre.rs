@@ -25,12 +25,12 @@ pub(crate) struct Timbre {
     /// The last two frames at 8 kHz.
     past: [f32; WINDOW],
     /// Power of the difference of neighbours in frames without a voice, rising slowly, falling at once.
-    hiss: f32,
+    hiss: Option<f32>,
 }
 
 impl Timbre {
     pub(crate) fn new() -> Self {
-        Self { past: [0.0; WINDOW], hiss: f32::MAX }
+        Self { past: [0.0; WINDOW], hiss: None }
     }
 
     /// The next frame; `look`: whether to look at it. Whether it could be part of a word.
@@ -41,7 +41,7 @@ impl Timbre {
         }
         let difference = change(pcm.iter().map(|&sample| f32::from(sample)));
         if !look {
-            self.hiss = difference.min(self.hiss.mul_add(1.05, 1.0));
+            self.hiss = Some(self.hiss.map_or(difference, |hiss| difference.min(hiss.mul_add(1.05, 1.0))));
             return false;
         }
         self.is_open(pcm, difference) && self.is_periodic()
@@ -52,7 +52,7 @@ impl Timbre {
         let quarter =
             || pcm.chunks_exact(4).map(|four| four.iter().map(|&sample| f32::from(sample)).sum::<f32>() / 4.0);
         let low: f32 = quarter().map(|sample| sample * sample).sum();
-        change(quarter()) > OPEN_LOW * low || difference - 1.5 * self.hiss > OPEN_HIGH * power
+        change(quarter()) > OPEN_LOW * low || difference - 1.5 * self.hiss.unwrap_or(0.0) > OPEN_HIGH * power
     }
 
     fn is_periodic(&self) -> bool {

@@ -464,15 +464,6 @@ impl Turns {
         Some(Action::Pause)
     }
 
-    /// What was heard over the reply is the reply itself.
-    pub(crate) fn echo_veto(&mut self) -> Option<Action> {
-        let User::Tentative(Doubt { last, .. }) = self.user else { return None };
-        self.note(DecisionKind::EchoVeto, InterruptSource::Vad);
-        self.user = User::Unheard { last };
-        self.run = 0;
-        self.resume(InterruptSource::Vad)
-    }
-
     /// Records a decision.
     pub(crate) fn note(&mut self, kind: DecisionKind, source: InterruptSource) {
         self.note_with(kind, source, |_| {});

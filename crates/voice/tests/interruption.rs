@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Bench, speech};
-use voice::{BackendInput, Config, DecisionKind, Event, FlushReason, Output, ServerVad, State, TurnConfig};
+use voice::{BackendInput, Config, Event, FlushReason, Output, ServerVad, State, TurnConfig};
 
 fn pause(output: &Output) -> bool {
     matches!(output, Output::Pause)
