@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::Rig;
 use edge::worker::{CloseCause, Gauges, LinkInput, Output};
-use link::datagram::{Batch, MediaUp, parse};
+use link::datagram::{Batch, Codec, MediaUp, parse};
 use link::ids::{Epoch, SessionId, Slot, TransceiverId, UtteranceId};
 use link::proto::{
     ChannelMessage, EdgeMessage, Flush, OpenRequest, Pause, TransceiverMessage, UtteranceHeader, edge_message,
@@ -309,6 +309,7 @@ fn direct(rig: &mut Rig, epoch: u8, seq: u16) {
     let frame = MediaUp {
         slot: SLOT,
         epoch,
+        codec: Codec::Opus,
         marker: false,
         seq,
         rtp_timestamp: u32::from(seq) * 960,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use common::Client;
 use common::live::{Caller, StateDir, admin, agent, eventually, metric, metrics};
 use edge::{Config, Edge, TransceiverConfig};
-use link::datagram::{Batch, BatchWriter, MediaUp, parse};
+use link::datagram::{Batch, BatchWriter, Codec, MediaUp, parse};
 use link::identity::{NodeIdentity, Role};
 use link::ids::{Slot, TransceiverId};
 use link::proto::transceiver_server::Transceiver;
@@ -251,6 +251,7 @@ fn datagrams_of_a_transceiver_that_are_no_frames_are_counted() {
     let frame = MediaUp {
         slot: Slot(77),
         epoch: 1,
+        codec: Codec::Opus,
         marker: false,
         seq: 1,
         rtp_timestamp: 0,

@@ -40,6 +40,7 @@ fn answer(issued: &Issued, offer: &str, dcid: Option<u16>, tamper: impl Fn(&mut 
         session: u64::from_str_radix(&issued.cname, 16).unwrap(),
         ssrc: issued.ssrc,
         sctp_init: SctpInit::Given { tag: be32(4), tsn: be32(16) },
+        uplink: rtc::Uplink::default(),
     };
     let answer = offer.accept(&local).answer;
     assert!(answer.contains(&format!("a={}\r\n", issued.candidates[0])) && answer.contains(&issued.sdp_session));

@@ -5,6 +5,7 @@
 //! b0      := version:4 (=1) | kind:4    0 media-up, 1 media-down, 2 heartbeat, 3 acknowledgement, 4 playout report
 //! clock32 := the sender's monotonic microseconds at send, low 32 bits
 //! frame   := slot:varint | flags:u8 | epoch:u8 | seq:u16 | rtp_ts:u32 | age:u16 (10 us) | ext? | len:varint | payload
+//! flags   := 0x10 marker | 0x20 EXT | codec:4    0 Opus, 1 RED, 2 PCMU, 3 PCMA, 4 telephone-event; others are skipped
 //! heartbeat := flags:u8 | (clock32 | held:u32)?    0x01 congested, 0x02 echo follows
 //! ext     := len:u8 | (type:u8 | len:u8 | value)*    only with flag EXT; unknown types are skipped
 //! report  := slot:varint | epoch:u8 | utterance:varint | sent:varint | limit:varint | queue_ms:u16 | client?:1 underruns:15
@@ -20,12 +21,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::ids::{Slot, UtteranceId};
 
 mod client;
+mod codec;
 mod heartbeat;
 mod repeat;
 #[cfg(test)]
 mod tests;
 
 pub use client::ClientView;
+pub use codec::Codec;
 pub use heartbeat::{Echo, Heartbeat};
 pub use repeat::{Previous, Seen};
 
@@ -43,6 +46,7 @@ const KIND_MEDIA_DOWN: u8 = 1;
 const KIND_HEARTBEAT: u8 = 2;
 const KIND_PLAYOUT: u8 = 4;
 
+const FLAGS_CODEC: u8 = 0x0f;
 const FLAG_MARKER: u8 = 0x10;
 const FLAG_EXT: u8 = 0x20;
 const EXT_AUDIO_LEVEL: u8 = 1;
@@ -61,6 +65,8 @@ pub struct MediaUp<'a> {
     pub slot: Slot,
     /// Low byte of the session's epoch.
     pub epoch: u8,
+    /// What codes the payload.
+    pub codec: Codec,
     /// First packet of a talkspurt (RTP marker).
     pub marker: bool,
     /// RTP sequence number of the client; to the edge: counts the frames of the session.
@@ -71,7 +77,7 @@ pub struct MediaUp<'a> {
     pub audio_level: Option<u8>,
     /// Microseconds since the packet reached the edge, or since the backend gave it (10 us units on the wire, saturating).
     pub age_us: u32,
-    /// One Opus packet.
+    /// One packet of it.
     pub payload: &'a [u8],
 }
 
@@ -135,6 +141,8 @@ pub enum Drop {
     Kind,
     /// A number out of its range.
     Range,
+    /// A frame of a codec not known here.
+    Codec,
 }
 
 impl Drop {
@@ -146,11 +154,12 @@ impl Drop {
             Self::Version => "link_version",
             Self::Kind => "link_kind",
             Self::Range => "link_range",
+            Self::Codec => "link_codec",
         }
     }
 }
 
-/// Frames of a batch; yields `Err` once, at a cut entry.
+/// Frames of a batch; yields `Err` for a frame of an unknown codec, and once at a cut entry, which ends it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frames<'a> {
     rest: Reader<'a>,
@@ -251,7 +260,7 @@ impl BatchWriter {
         put_varint(out, frame.slot.0.into());
         let marker = if frame.marker { FLAG_MARKER } else { 0 };
         let ext = if frame.audio_level.is_some() { FLAG_EXT } else { 0 };
-        out.put_u8(marker | ext);
+        out.put_u8(marker | ext | frame.codec.number());
         out.put_u8(frame.epoch);
         out.put_u16(frame.seq);
         out.put_u32(frame.rtp_timestamp);
@@ -356,13 +365,13 @@ fn put_varint(out: &mut BytesMut, value: u64) {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// The next entry; after a failed one there is no next.
+    /// The next entry; after a cut one there is no next.
     fn entry<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Drop>) -> Option<Result<T, Drop>> {
         if self.0.is_empty() {
             return None;
         }
         let entry = read(self);
-        if entry.is_err() {
+        if entry.as_ref().is_err_and(|drop| *drop != Drop::Codec) {
             self.0 = &[];
         }
         Some(entry)
@@ -379,7 +388,9 @@ impl<'a> Reader<'a> {
         let len = usize::try_from(self.varint()?).map_err(|_| Drop::Range)?;
         let payload = self.take(len)?;
         let marker = flags & FLAG_MARKER != 0;
-        Ok(MediaUp { slot, epoch, marker, seq, rtp_timestamp, audio_level, age_us, payload })
+        // Read to its end, so that the frames behind it are heard.
+        let codec = Codec::numbered(flags & FLAGS_CODEC).ok_or(Drop::Codec)?;
+        Ok(MediaUp { slot, epoch, codec, marker, seq, rtp_timestamp, audio_level, age_us, payload })
     }
 
     /// The audio level among the extensions, if it is there.

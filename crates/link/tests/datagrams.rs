@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use link::datagram::{Batch, BatchWriter, MAX_BATCH_BYTES, MediaUp, parse};
+use link::datagram::{Batch, BatchWriter, Codec, MAX_BATCH_BYTES, MediaUp, parse};
 use link::ids::Slot;
 
 mod support;
@@ -17,6 +17,7 @@ fn batch(seq: u16, bytes: usize) -> Bytes {
     let pushed = writer.push_frame(&MediaUp {
         slot: Slot(5),
         epoch: 1,
+        codec: Codec::Opus,
         marker: false,
         seq,
         rtp_timestamp: 0,

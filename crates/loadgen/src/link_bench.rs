@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use link::datagram::{Batch, BatchWriter, MediaUp, Previous, Seen, parse};
+use link::datagram::{Batch, BatchWriter, Codec, MediaUp, Previous, Seen, parse};
 use link::identity::{NodeIdentity, Role};
 use link::ids::{EdgeId, Slot, TransceiverId};
 pub use link::quic::Controller;
@@ -326,6 +326,7 @@ fn frame(session: u32, number: u32, payload: &[u8]) -> MediaUp<'_> {
     MediaUp {
         slot: Slot(session),
         epoch: 1,
+        codec: Codec::Opus,
         marker: false,
         seq,
         rtp_timestamp: number.wrapping_mul(960),

@@ -20,6 +20,7 @@
 pub mod sdp;
 pub mod stun;
 
+mod codec;
 mod discard;
 mod dtls;
 mod ice;
@@ -34,13 +35,14 @@ mod session;
 mod sped;
 mod srtp;
 
+pub use codec::{Codec, Format, MEDIA_CLOCK};
 pub use discard::{Class, Discard, classify};
 pub use dtls::{Identity, IdentityMismatch};
 pub use ice::FORMER_MAX;
 pub use password::Password;
 pub use sdp::{
     Accepted, Candidate, ClientFacts, Credentials, Fragment, LocalDescription, Negotiated, Offer, OfferError, Renewal,
-    Renewed, SctpInit, Setup, Snap,
+    Renewed, SctpInit, Setup, Snap, Uplink,
 };
 pub use session::{
     ChannelId, CloseReason, Config, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,

@@ -25,7 +25,7 @@
 //!
 //! # Not implemented
 //!
-//! RED, NACK and transport-wide feedback
+//! NACK and transport-wide feedback
 //! (not answered, so never used), `ice2` (RFC 8445 §10), SDES keys, the SCTP lines of old drafts (`DTLS/SCTP 5000`).
 
 mod answer;
@@ -41,8 +41,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::Password;
 pub use crate::sctp::snap::SnapState;
+use crate::{Codec, Format, Password};
 pub use facts::{AudioFacts, ClientFacts};
 pub use fragment::Fragment;
 pub use offer::Offer;
@@ -139,6 +139,23 @@ pub struct LocalDescription {
     pub ssrc: u32,
     /// Our half of SNAP, should the offer have the client's.
     pub sctp_init: SctpInit,
+    /// How the client is to send its audio.
+    pub uplink: Uplink,
+}
+
+/// How the answer asks the client to send its audio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Uplink {
+    /// Opus at most at this many bit/s on average (RFC 7587 §6.1), 0 for no word about it. Defaults to 0.
+    pub max_average_bitrate: u32,
+    /// Opus sends next to nothing in silence (RFC 7587 §3.1.3). Defaults to true.
+    pub dtx: bool,
+}
+
+impl Default for Uplink {
+    fn default() -> Self {
+        Self { max_average_bitrate: 0, dtx: true }
+    }
 }
 
 /// Where our INIT of an answer comes from (draft-hancke-tsvwg-snap).
@@ -202,10 +219,12 @@ pub struct Fingerprint {
 pub struct AudioSetup {
     /// `a=mid` of the audio line, if the offer had one.
     pub mid: Option<String>,
-    /// Payload type of Opus, e.g. 111 (Chromium) or 109 (Firefox).
-    pub opus: u8,
-    /// Payload types that the offer gives to telephone-event and CN. The answer lists neither, but a client may have
-    /// them in its stream all the same: known, not Opus, not audio.
+    /// What both sides code their audio with, e.g. Opus as 111 (Chromium) or 109 (Firefox). G.711 without Opus.
+    pub primary: Format,
+    /// What the client may send beside it: the other G.711, telephone-event.
+    pub beside: Vec<Format>,
+    /// Payload types that the offer gives to CN, and to telephone-event at another clock. The answer lists neither, but a
+    /// client may have them in its stream all the same: known, of no interest.
     pub other: Vec<u8>,
     /// Extension id of `urn:ietf:params:rtp-hdrext:ssrc-audio-level` (RFC 6464), when agreed.
     pub audio_level_id: Option<u8>,
@@ -219,6 +238,24 @@ pub struct AudioSetup {
     pub ssrc: u32,
     /// CNAME of our audio, as in the answer.
     pub cname: String,
+}
+
+impl AudioSetup {
+    /// What a payload type stands for, if it was agreed.
+    #[must_use]
+    pub fn format(&self, payload_type: u8) -> Option<Format> {
+        self.formats().find(|format| format.payload_type == payload_type)
+    }
+
+    /// Under which payload type something is sent, if it was agreed.
+    #[must_use]
+    pub fn format_of(&self, codec: Codec) -> Option<Format> {
+        self.formats().find(|format| format.codec == codec)
+    }
+
+    fn formats(&self) -> impl Iterator<Item = Format> {
+        std::iter::once(self.primary).chain(self.beside.iter().copied())
+    }
 }
 
 /// Negotiated data channels.
@@ -293,6 +330,8 @@ pub struct Setup {
     pub dtls_active: bool,
     /// DTLS inside STUN was offered and answered. We are the DTLS server then.
     pub sped: bool,
+    /// [`LocalDescription::uplink`].
+    pub uplink: Uplink,
     /// The audio line, if accepted.
     pub audio: Option<AudioSetup>,
     /// The data channel line, if accepted.

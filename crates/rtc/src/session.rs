@@ -36,7 +36,7 @@ use crate::sctp::{self, Association};
 use crate::sdp::{Credentials, Fragment, OfferError, Renewal, Renewed};
 use crate::sped::Sped;
 use crate::stun::{Check, IntegrityKey};
-use crate::{Class, Discard, Identity, Offer, Setup, classify, srtp};
+use crate::{Class, Codec, Discard, Identity, Offer, Setup, classify, srtp};
 use handshake::{HOLD, Held, SPED_ROUND_TRIP};
 use media::{Kind, Media};
 
@@ -196,7 +196,7 @@ impl Session {
                 return None;
             }
             match self.media.open(now, buffer, &mut self.stats) {
-                Ok(opened) if opened.kind == Kind::Opus => break opened.length,
+                Ok(opened) if opened.kind == Kind::Media => break opened.length,
                 Ok(_) | Err(_) => {}
             }
         };
@@ -297,6 +297,12 @@ impl Session {
     /// The second path that a datagram of [`Session::send_media`] goes to, while the client may be moving there.
     pub fn duplicate(&mut self, now: Instant, bytes: usize) -> Option<Path> {
         self.agent.duplicate(now, bytes)
+    }
+
+    /// What the client's audio is coded with, both ways; `None` without an audio line.
+    #[must_use]
+    pub fn codec(&self) -> Option<Codec> {
+        self.media.codec()
     }
 
     /// Takes a later offer of the client's and answers it.
@@ -452,8 +458,8 @@ impl Session {
             self.proven(now, path, admit);
         }
         match opened.kind {
-            Kind::Opus if opened.newest => self.note_ssrc(now, datagram),
-            Kind::Opus => {}
+            Kind::Media if opened.newest => self.note_ssrc(now, datagram),
+            Kind::Media => {}
             Kind::Other => return Input::Consumed,
             Kind::Unknown => return Input::Discarded(Discard::PayloadType),
         }

@@ -14,7 +14,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use link::datagram::{MediaUp, PlayoutReport};
+use link::datagram::{Codec, MediaUp, PlayoutReport};
 use link::ids::{Epoch, SessionId, Slot, UtteranceId};
 use link::proto::{
     Close, EdgeMessage, OpenRequest, OversizeFrame, TransceiverMessage, UtteranceHeader, edge_message,
@@ -141,9 +141,11 @@ impl Call {
             return;
         }
         let frame = MediaFrame {
+            codec: codec(media.codec),
             seq: media.seq,
             rtp_timestamp: media.rtp_timestamp,
             marker: media.marker,
+            audio_level: media.audio_level,
             payload: media.payload,
         };
         self.media(now, frame, media.age_us);
@@ -286,12 +288,14 @@ impl Call {
     }
 
     fn oversize(&mut self, now: Instant, frame: &OversizeFrame) {
-        let Ok(seq) = u16::try_from(frame.seq) else {
+        let coded = u8::try_from(frame.codec).ok().and_then(Codec::numbered);
+        let (Ok(seq), Some(coded)) = (u16::try_from(frame.seq), coded) else {
             self.stats.bad_media += 1;
             return;
         };
-        let frame =
-            MediaFrame { seq, rtp_timestamp: frame.rtp_timestamp, marker: false, payload: frame.payload.as_ref() };
+        let (rtp_timestamp, payload) = (frame.rtp_timestamp, frame.payload.as_ref());
+        let codec = codec(coded);
+        let frame = MediaFrame { codec, seq, rtp_timestamp, marker: false, audio_level: None, payload };
         self.media(now, frame, 0);
     }
 
@@ -324,6 +328,17 @@ impl Call {
             dialogue.close();
         }
         self.outputs.push_back(CallOutput::Ended);
+    }
+}
+
+/// What a frame of the link is to a conversation.
+fn codec(codec: Codec) -> voice::Codec {
+    match codec {
+        Codec::Opus => voice::Codec::Opus,
+        Codec::Red => voice::Codec::Red,
+        Codec::Pcmu => voice::Codec::Pcmu,
+        Codec::Pcma => voice::Codec::Pcma,
+        Codec::TelephoneEvent => voice::Codec::TelephoneEvent,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 
 use bytes::Bytes;
-use link::datagram::PlayoutReport;
+use link::datagram::{Codec, PlayoutReport};
 use link::ids::Slot;
 use link::proto::{EdgeMessage, OpenRequest};
 
@@ -62,6 +62,7 @@ pub(crate) struct Frame {
     pub(crate) key: CallKey,
     pub(crate) slot: Slot,
     pub(crate) epoch: u8,
+    pub(crate) codec: Codec,
     pub(crate) marker: bool,
     pub(crate) seq: u16,
     pub(crate) rtp_timestamp: u32,

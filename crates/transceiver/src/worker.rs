@@ -195,6 +195,7 @@ fn media_up(frame: &Frame) -> MediaUp<'_> {
     MediaUp {
         slot: frame.slot,
         epoch: frame.epoch,
+        codec: frame.codec,
         marker: frame.marker,
         seq: frame.seq,
         rtp_timestamp: frame.rtp_timestamp,

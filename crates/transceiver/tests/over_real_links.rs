@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use link::datagram::{Batch, BatchWriter, MediaUp, parse};
+use link::datagram::{Batch, BatchWriter, Codec, MediaUp, parse};
 use link::identity::{NodeIdentity, Role};
 use link::ids::{EdgeId, Slot, TransceiverId};
 use link::proto::{
@@ -104,6 +104,7 @@ async fn a_call_is_opened_told_of_its_session_and_looped_back() {
         let media = MediaUp {
             slot,
             epoch: 1,
+            codec: Codec::Opus,
             marker: false,
             seq,
             rtp_timestamp: u32::from(seq) * 960,
@@ -141,8 +142,17 @@ async fn where_the_edge_asks_for_datagrams_real_time_audio_comes_by_them_and_rep
     for seq in [0, 1, 0, 2, 1_u16] {
         let payload = [8, u8::try_from(seq).unwrap()];
         let (rtp_timestamp, age_us) = (u32::from(seq) * 960, 0);
-        let frame =
-            MediaUp { slot, epoch: 1, marker: false, seq, rtp_timestamp, audio_level: None, age_us, payload: &payload };
+        let frame = MediaUp {
+            slot,
+            epoch: 1,
+            codec: Codec::Opus,
+            marker: false,
+            seq,
+            rtp_timestamp,
+            audio_level: None,
+            age_us,
+            payload: &payload,
+        };
         let mut batch = BatchWriter::media_up();
         assert!(batch.push_frame(&frame));
         link.send_datagram(batch.take(0));

@@ -14,8 +14,8 @@ use crate::timbre::Timbre;
 use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Action, Frame, Reply, State, Turns};
 use crate::types::{
-    AgentAudio, BackendInput, BackendOutput, Event, FlushReason, MediaFrame, Output, Playout, ResponseId, TurnId,
-    TurnVerdict,
+    AgentAudio, BackendInput, BackendOutput, Codec, Event, FlushReason, MediaFrame, Output, Playout, ResponseId,
+    TurnId, TurnVerdict,
 };
 use crate::verdict::{Judge, Judging};
 
@@ -133,6 +133,9 @@ impl Conversation {
 
     /// User audio, in the order it arrived; `age_us` is its time at the edge and on the link, for the timing alone.
     pub fn handle_media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
+        if frame.codec != Codec::Opus {
+            return;
+        }
         let mut repair = std::mem::take(&mut self.repair);
         let header = (frame.seq, frame.rtp_timestamp);
         repair.handle(now, header, frame.payload, age_us, &mut |piece| self.hear(now, &piece));

@@ -37,7 +37,7 @@ pub use enhance::EnhanceConfig;
 pub use outgoing::OutgoingStats;
 pub use turn::State;
 pub use types::{
-    AgentAudio, BackendInput, BackendOutput, ClientView, Event, FlushReason, MediaFrame, Output, Playout, ResponseId,
-    TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
+    AgentAudio, BackendInput, BackendOutput, ClientView, Codec, Event, FlushReason, MediaFrame, Output, Playout,
+    ResponseId, TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
 };
 pub use verdict::Judge;

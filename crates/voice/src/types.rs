@@ -2,17 +2,45 @@
 
 use crate::decision::Decision;
 
-/// One Opus packet of the user's, in the order of arrival.
+/// What codes a packet of the user's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Codec {
+    /// RFC 7587.
+    #[default]
+    Opus,
+    /// Opus with copies of what came before (RFC 2198).
+    Red,
+    /// G.711 µ-law.
+    Pcmu,
+    /// G.711 A-law.
+    Pcma,
+    /// Keys and tones (RFC 4733).
+    TelephoneEvent,
+}
+
+/// One packet of the user's, in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediaFrame<'a> {
+    /// What codes the payload.
+    pub codec: Codec,
     /// RTP sequence number.
     pub seq: u16,
-    /// RTP timestamp, 48 kHz.
+    /// RTP timestamp on a 48 kHz clock, whatever the codec's own is.
     pub rtp_timestamp: u32,
     /// First packet of a talkspurt.
     pub marker: bool,
-    /// One Opus packet.
+    /// RFC 6464 level in -dBov (0 loud, 127 silent), when sent.
+    pub audio_level: Option<u8>,
+    /// One packet.
     pub payload: &'a [u8],
+}
+
+impl<'a> MediaFrame<'a> {
+    /// An Opus packet about which nothing else is known.
+    #[must_use]
+    pub fn opus(seq: u16, rtp_timestamp: u32, payload: &'a [u8]) -> Self {
+        Self { codec: Codec::Opus, seq, rtp_timestamp, marker: false, audio_level: None, payload }
+    }
 }
 
 /// A response, ours; rising. Everything of a cancelled one is dropped.

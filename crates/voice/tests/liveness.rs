@@ -31,12 +31,7 @@ fn act(bench: &mut Bench, random: &mut Random) {
         }
         12 => {
             let payload: Vec<u8> = (0..random.below(60)).map(|_| random.next() as u8).collect();
-            let frame = MediaFrame {
-                seq: random.next() as u16,
-                rtp_timestamp: random.next(),
-                marker: false,
-                payload: &payload,
-            };
+            let frame = MediaFrame::opus(random.next() as u16, random.next(), &payload);
             bench.conversation.handle_media(now, frame, 0);
         }
         13 => bench.backend.delay = (random.below(3) > 0).then(|| Duration::from_millis(u64::from(random.below(1500)))),

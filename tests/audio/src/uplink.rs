@@ -30,7 +30,7 @@ pub(crate) fn encode(pcm: &[i16], loss_percent: i32) -> anyhow::Result<Vec<Vec<u
 pub(crate) fn frame(index: usize, payload: &[u8]) -> MediaFrame<'_> {
     #[expect(clippy::cast_possible_truncation, reason = "both wrap on the wire too")]
     let (seq, rtp_timestamp) = (index as u16, (index * 960) as u32);
-    MediaFrame { seq, rtp_timestamp, marker: index == 0, payload }
+    MediaFrame { marker: index == 0, ..MediaFrame::opus(seq, rtp_timestamp, payload) }
 }
 
 /// What came of a stream.

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 
 use edge::worker::Worker;
-use link::datagram::{Batch, BatchWriter, MediaUp, parse};
+use link::datagram::{Batch, BatchWriter, Codec, MediaUp, parse};
 use link::ids::Slot;
 use link::route::RouteKeys;
 use rtc::exposed::{Receiver, Sender, contexts};
@@ -256,6 +256,7 @@ fn frame<'a>(seq: u16) -> MediaUp<'a> {
     MediaUp {
         slot: Slot(300),
         epoch: 1,
+        codec: Codec::Opus,
         marker: false,
         seq,
         rtp_timestamp: 960,

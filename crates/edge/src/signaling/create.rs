@@ -200,6 +200,7 @@ fn answer(
         session: rng.next_u64() >> 1,
         ssrc: rng.next_u32().max(1),
         sctp_init: SctpInit::Fresh,
+        uplink: rtc::Uplink::default(),
     });
     note_snap(shared, accepted.snap);
     agree_on_events(&mut accepted.setup, call.dcid)?;

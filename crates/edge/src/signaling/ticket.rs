@@ -163,6 +163,7 @@ pub(crate) fn local_description(keys: &PopKeys, ufrag: &str) -> Option<LocalDesc
         session: sdp_session,
         ssrc,
         sctp_init: SctpInit::Given { tag: sctp_tag, tsn: sctp_tsn },
+        uplink: rtc::Uplink::default(),
     })
 }
 

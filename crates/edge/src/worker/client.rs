@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use link::datagram::MediaUp;
 use link::ids::SessionId;
 use link::proto::{ChannelClosed, ChannelMessage, ChannelOpened, Connected, edge_message};
-use rtc::{ChannelId, Event, MediaFrame, MessageKind, OutgoingFrame, Path};
+use rtc::{ChannelId, Codec, Event, MediaFrame, MessageKind, OutgoingFrame, Path};
 
 use super::events;
 use super::io::Io;
@@ -88,8 +88,8 @@ impl Client {
         io.stats.media_received += 1;
         match &mut self.side {
             Side::Echo(_) => {
-                let echo =
-                    OutgoingFrame { rtp_timestamp: frame.rtp_timestamp, marker: frame.marker, payload: frame.payload };
+                let MediaFrame { codec, rtp_timestamp, marker, payload, .. } = frame;
+                let echo = OutgoingFrame { codec, rtp_timestamp, marker, payload };
                 self.send_media(now, echo, io);
             }
             Side::Remote(remote) => remote.media(now, frame, io),
@@ -103,7 +103,8 @@ impl Client {
         }
         let Side::Remote(remote) = &mut self.side else { return false };
         if let Some((rtp_timestamp, marker)) = remote.direct(now, frame) {
-            self.send_media(now, OutgoingFrame { rtp_timestamp, marker, payload: frame.payload }, io);
+            let codec = self.downlink_codec();
+            self.send_media(now, OutgoingFrame { codec, rtp_timestamp, marker, payload: frame.payload }, io);
         }
         true
     }
@@ -188,12 +189,14 @@ impl Client {
         if !self.plays() {
             return;
         }
+        let codec = self.downlink_codec();
         let mut payload = io.buffer();
         while *budget > 0 {
             let Side::Remote(remote) = &mut self.side else { break };
             let Some(due) = remote.playout.poll_frame(now, &mut payload) else { break };
             *budget -= 1;
-            let frame = OutgoingFrame { rtp_timestamp: due.rtp_timestamp, marker: due.marker, payload: &payload };
+            let frame =
+                OutgoingFrame { codec, rtp_timestamp: due.rtp_timestamp, marker: due.marker, payload: &payload };
             self.send_media(now, frame, io);
         }
         io.recycle(payload);
@@ -241,6 +244,11 @@ impl Client {
     /// The first word is kept: nothing is played before the client can hear it.
     fn plays(&self) -> bool {
         self.connected && self.ending.is_none()
+    }
+
+    /// What transceivers send: they are told of the client's codec when they are asked.
+    fn downlink_codec(&self) -> Codec {
+        self.rtc.codec().unwrap_or(Codec::Opus)
     }
 
     fn channel_opened(&mut self, now: Instant, channel: ChannelId, label: String, io: &mut Io) {

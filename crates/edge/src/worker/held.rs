@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use link::proto::{EdgeMessage, edge_message};
-use rtc::MediaFrame;
+use rtc::{Codec, MediaFrame};
 
 /// 2 s of 20 ms frames: beyond the 500 ms in which a call is placed elsewhere nothing older is worth hearing.
 const MAX_FRAMES: usize = 100;
@@ -18,6 +18,7 @@ const MAX_MESSAGE_BYTES: usize = 1 << 20;
 /// One frame, with the time at which it came.
 pub(crate) struct HeldFrame {
     pub(crate) arrived: Instant,
+    pub(crate) codec: Codec,
     pub(crate) seq: u16,
     pub(crate) rtp_timestamp: u32,
     pub(crate) marker: bool,
@@ -43,6 +44,7 @@ impl Held {
         }
         self.frames.push_back(HeldFrame {
             arrived,
+            codec: frame.codec,
             seq: frame.seq,
             rtp_timestamp: frame.rtp_timestamp,
             marker: frame.marker,
@@ -98,7 +100,8 @@ mod tests {
         let mut held = Held::default();
         let now = Instant::now();
         for seq in 0..150 {
-            let frame = MediaFrame { seq, rtp_timestamp: 0, marker: false, audio_level: None, payload: &[1] };
+            let codec = Codec::Opus;
+            let frame = MediaFrame { codec, seq, rtp_timestamp: 0, marker: false, audio_level: None, payload: &[1] };
             assert_eq!(held.frame(now, frame), seq < 100);
         }
         let (_, frames) = held.take();

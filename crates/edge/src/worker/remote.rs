@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use link::datagram::{MediaUp, PlayoutReport, Previous, Seen};
+use link::datagram::{Codec, MediaUp, PlayoutReport, Previous, Seen};
 use link::ids::{Epoch, SessionId, Slot, TransceiverId};
 use link::proto::{
     Closed, EdgeMessage, OpenRequest, OversizeFrame, PlayoutEffect, ReleaseRequest, edge_message, playout_effect,
@@ -99,6 +99,7 @@ impl Remote {
         }
         for held in frames {
             let frame = MediaFrame {
+                codec: held.codec,
                 seq: held.seq,
                 rtp_timestamp: held.rtp_timestamp,
                 marker: held.marker,
@@ -272,6 +273,7 @@ impl Remote {
         let up = MediaUp {
             slot,
             epoch: self.epoch.low8(),
+            codec: codec(frame.codec),
             marker: frame.marker,
             seq: frame.seq,
             rtp_timestamp: frame.rtp_timestamp,
@@ -292,15 +294,27 @@ impl Remote {
             self.previous.forget();
         }
         if !io.frame(now, self.transceiver(), &up) {
-            // 120 ms of Opus with redundancy is larger than any datagram.
+            // 120 ms with copies is larger than any datagram.
             let oversize = OversizeFrame {
                 seq: u32::from(frame.seq),
                 rtp_timestamp: frame.rtp_timestamp,
                 payload: frame.payload.to_vec(),
+                codec: codec(frame.codec).number().into(),
             };
             let kind = edge_message::Kind::OversizeFrame(oversize);
             self.send(EdgeMessage { kind: Some(kind) }, io);
         }
+    }
+}
+
+/// What a client's packet is on the link.
+fn codec(codec: rtc::Codec) -> Codec {
+    match codec {
+        rtc::Codec::Opus => Codec::Opus,
+        rtc::Codec::Red => Codec::Red,
+        rtc::Codec::Pcmu => Codec::Pcmu,
+        rtc::Codec::Pcma => Codec::Pcma,
+        rtc::Codec::TelephoneEvent => Codec::TelephoneEvent,
     }
 }
 

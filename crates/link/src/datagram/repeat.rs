@@ -4,7 +4,7 @@
 //! lost together in 0.01 % of all cases when losses are random, and the frame then comes 20 ms late instead of never. It
 //! costs as many bytes again, which is why it runs on links that lose and never on one that is congested.
 
-use super::MediaUp;
+use super::{Codec, MediaUp};
 
 /// A frame older than this is not worth its bytes: the listener's repair has concealed it. Also the longest gap between
 /// two frames of a talkspurt (120 ms) that is bridged.
@@ -23,6 +23,7 @@ struct Head {
     sent_us: u64,
     age_us: u32,
     epoch: u8,
+    codec: Codec,
     marker: bool,
     seq: u16,
     rtp_timestamp: u32,
@@ -32,8 +33,8 @@ struct Head {
 impl Previous {
     /// Keeps the frame that leaves now. Clocks are microseconds of one monotonic clock.
     pub fn keep(&mut self, now_us: u64, frame: &MediaUp<'_>) {
-        let MediaUp { epoch, marker, seq, rtp_timestamp, audio_level, age_us, .. } = *frame;
-        self.head = Some(Head { sent_us: now_us, age_us, epoch, marker, seq, rtp_timestamp, audio_level });
+        let MediaUp { epoch, codec, marker, seq, rtp_timestamp, audio_level, age_us, .. } = *frame;
+        self.head = Some(Head { sent_us: now_us, age_us, epoch, codec, marker, seq, rtp_timestamp, audio_level });
         self.payload.clear();
         self.payload.extend_from_slice(frame.payload);
     }
@@ -48,6 +49,7 @@ impl Previous {
         Some(MediaUp {
             slot: next.slot,
             epoch: head.epoch,
+            codec: head.codec,
             marker: head.marker,
             seq: head.seq,
             rtp_timestamp: head.rtp_timestamp,
@@ -103,6 +105,7 @@ mod tests {
         MediaUp {
             slot: Slot(5),
             epoch: 1,
+            codec: Codec::Opus,
             marker: false,
             seq,
             rtp_timestamp: u32::from(seq) * 960,

@@ -7,6 +7,7 @@ fn frame(payload: &[u8]) -> MediaUp<'_> {
     MediaUp {
         slot: Slot(5),
         epoch: 1,
+        codec: Codec::Opus,
         marker: false,
         seq: 7,
         rtp_timestamp: 960,
@@ -49,6 +50,7 @@ fn a_frame_has_the_bytes_of_the_picture() {
     let full = MediaUp {
         slot: Slot(0x1234),
         epoch: 0xee,
+        codec: Codec::TelephoneEvent,
         marker: true,
         seq: 0xabcd,
         rtp_timestamp: 0x0102_0304,
@@ -60,13 +62,30 @@ fn a_frame_has_the_bytes_of_the_picture() {
     let batch = writer.take(0xdead_beef);
     let expected = [
         0x10, 0xde, 0xad, 0xbe, 0xef, // version 1, kind 0, clock
-        0x52, 0x34, 0x30, 0xee, 0xab, 0xcd, 1, 2, 3, 4, 0x01,
-        0x01, // slot, MARKER | EXT, epoch, seq, timestamp, age
+        0x52, 0x34, 0x34, 0xee, 0xab, 0xcd, 1, 2, 3, 4, 0x01,
+        0x01, // slot, MARKER | EXT | telephone-event, epoch, seq, timestamp, age
         3, 1, 1, 30, // extensions: audio level
         4, b'o', b'p', b'u', b's',
     ];
     assert_eq!(batch[..], expected);
     assert_eq!(frames(&batch), [Ok(full)]);
+}
+
+#[test]
+fn a_frame_of_an_unknown_codec_does_not_silence_those_behind_it() {
+    let mut writer = BatchWriter::media_up();
+    assert!(writer.push_frame(&frame(b"x")) && writer.push_frame(&frame(b"y")));
+    let mut batch = writer.take(1).to_vec();
+    batch[6] |= 0x0f;
+    assert_eq!(frames(&batch), [Err(Drop::Codec), Ok(frame(b"y"))]);
+}
+
+#[test]
+fn each_codec_has_a_number_of_its_own() {
+    for number in 0..16 {
+        assert!(Codec::numbered(number).is_none_or(|codec| codec.number() == number));
+    }
+    assert_eq!((0..16).filter_map(Codec::numbered).count(), 5);
 }
 
 #[test]
@@ -198,7 +217,7 @@ fn age_saturates_at_the_largest_that_fits() {
 fn unknown_flags_and_extensions_are_skipped() {
     let batch = [
         0x10, 0, 0, 0, 0, // head
-        5, 0xef, 1, 0, 7, 0, 0, 3, 0xc0, 0, 12, // slot, every flag but MARKER, ...
+        5, 0xe0, 1, 0, 7, 0, 0, 3, 0xc0, 0, 12, // slot, Opus and every flag but MARKER, ...
         8, 9, 2, 1, 2, 1, 1, 44, 7, // unknown type 9, audio level 44, a lone type without its length
         1, b'x',
     ];
@@ -260,6 +279,7 @@ fn every_frame_and_report_comes_back_as_it_went() {
             .map(|_| MediaUp {
                 slot: Slot(rng.random::<u32>() >> rng.random_range(0..32)),
                 epoch: rng.random(),
+                codec: Codec::numbered(rng.random_range(0..5)).unwrap(),
                 marker: rng.random(),
                 seq: rng.random(),
                 rtp_timestamp: rng.random(),
@@ -304,7 +324,7 @@ fn every_frame_and_report_comes_back_as_it_went() {
 }
 
 #[test]
-fn random_bytes_end_in_entries_or_one_error() {
+fn random_bytes_end_in_entries_or_one_error_beside_those_of_codecs() {
     for seed in 0..20_000 {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut bytes = vec![0; rng.random_range(0..300)];
@@ -314,7 +334,7 @@ fn random_bytes_end_in_entries_or_one_error() {
         }
         let errors = match parse(&bytes) {
             Ok(Batch::MediaUp { frames, .. } | Batch::MediaDown { frames, .. }) => {
-                frames.filter(Result::is_err).count()
+                frames.filter(|frame| frame.is_err_and(|drop| drop != Drop::Codec)).count()
             }
             Ok(Batch::Playout { reports, .. }) => reports.filter(Result::is_err).count(),
             Ok(Batch::Heartbeat(_)) | Err(_) => 0,

@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 use super::config;
 use super::path::Path;
 use super::queue::MediaQueue;
-use crate::datagram::{Batch, BatchWriter, Heartbeat, MediaUp, Previous, Seen, parse};
+use crate::datagram::{Batch, BatchWriter, Codec, Heartbeat, MediaUp, Previous, Seen, parse};
 use crate::identity::{NodeIdentity, Role};
 use crate::ids::{EdgeId, Slot, TransceiverId};
 
@@ -270,6 +270,7 @@ impl World {
             let frame = MediaUp {
                 slot: Slot(session),
                 epoch: 1,
+                codec: Codec::Opus,
                 marker: false,
                 seq,
                 rtp_timestamp: u32::from(seq) * 960,

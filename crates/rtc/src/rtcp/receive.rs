@@ -67,6 +67,16 @@ impl ReceiveStats {
         self.transit = transit;
     }
 
+    /// Counts a packet whose timestamp is not that of its sending: an event, comfort noise.
+    pub(crate) fn on_untimed(&mut self, seq: u16) {
+        match &mut self.sequence {
+            Some(sequence) => {
+                sequence.update(seq);
+            }
+            sequence @ None => *sequence = Some(Sequence::new(seq)),
+        }
+    }
+
     /// Takes the sender report of this stream (RFC 3550 §6.4.1: LSR, DLSR).
     pub(crate) fn on_sender_report(&mut self, now: Instant, info: &SenderInfo) {
         self.last_sr = Some((middle(info.ntp), now));

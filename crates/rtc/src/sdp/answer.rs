@@ -5,8 +5,8 @@ use std::fmt::{self, Write as _};
 use super::media::{AudioLine, DataLine, Extension};
 use super::offer::{Line, Offer, OfferedFormat, Verdict};
 use super::transport::Role;
-use super::{Accepted, AudioSetup, Candidate, LocalDescription, SctpInit, SctpSetup, Setup, Snap, SnapState};
-use crate::sctp;
+use super::{Accepted, AudioSetup, Candidate, LocalDescription, SctpInit, SctpSetup, Setup, Snap, SnapState, Uplink};
+use crate::{Codec, Format, sctp};
 
 /// Most that libwebrtc takes a network to cost.
 const NETWORK_COST_MAX: u32 = 999;
@@ -38,6 +38,7 @@ pub(super) fn write(offer: &Offer, local: &LocalDescription, terms: Terms) -> Ac
         fingerprints: offer.transport.fingerprints.clone(),
         dtls_active: terms.role == Role::Active,
         sped: terms.sped,
+        uplink: local.uplink,
         audio: None,
         sctp: None,
     };
@@ -93,7 +94,8 @@ fn sctp_init(data: &DataLine, ours: &SctpInit) -> (Snap, Option<SnapState>) {
 fn audio_setup(line: &Line, audio: &AudioLine, local: &LocalDescription) -> AudioSetup {
     AudioSetup {
         mid: line.mid.clone(),
-        opus: audio.opus,
+        primary: audio.primary,
+        beside: audio.beside.clone(),
         other: audio.other.clone(),
         audio_level_id: audio.audio_level.map(|extension| extension.id),
         mid_id: audio.mid_extension.map(|extension| extension.id),
@@ -167,13 +169,16 @@ impl Answer<'_> {
     }
 
     fn audio(&mut self, line: &Line, audio: &AudioLine) {
-        let AudioLine { opus, direction, .. } = *audio;
-        self.begin(line, format_args!("{opus}"));
+        let direction = audio.direction;
+        let formats = || std::iter::once(&audio.primary).chain(&audio.beside);
+        let payload_types: Vec<String> = formats().map(|format| format.payload_type.to_string()).collect();
+        self.begin(line, format_args!("{}", payload_types.join(" ")));
         self.transport();
         self.line(format_args!("a=rtcp-mux"));
         self.line(format_args!("a={}", direction.mirrored()));
-        self.line(format_args!("a=rtpmap:{opus} opus/48000/2"));
-        self.line(format_args!("a=fmtp:{opus} minptime=10;useinbandfec=1"));
+        for format in formats() {
+            self.format(format);
+        }
         if audio.allow_mixed {
             self.line(format_args!("a=extmap-allow-mixed"));
         }
@@ -187,6 +192,23 @@ impl Answer<'_> {
             let LocalDescription { session, ssrc, .. } = *self.local;
             self.line(format_args!("a=msid:stream-{session:016x} audio-{session:016x}"));
             self.line(format_args!("a=ssrc:{ssrc} cname:{}", self.local.cname()));
+        }
+    }
+
+    /// RFC 7587 §6.1 says what the client is to send: one channel, as everything behind this is mono; copies for what gets
+    /// lost; nothing in silence; no more bits than asked for.
+    fn format(&mut self, &Format { payload_type, codec, clock_rate }: &Format) {
+        let channels = if matches!(codec, Codec::Opus | Codec::Red) { "/2" } else { "" };
+        self.line(format_args!("a=rtpmap:{payload_type} {}/{clock_rate}{channels}", codec.encoding()));
+        if codec == Codec::Opus {
+            let Uplink { max_average_bitrate, dtx } = self.local.uplink;
+            let dtx = if dtx { ";usedtx=1" } else { "" };
+            let cap = if max_average_bitrate == 0 {
+                String::new()
+            } else {
+                format!(";maxaveragebitrate={max_average_bitrate}")
+            };
+            self.line(format_args!("a=fmtp:{payload_type} minptime=10;stereo=0;useinbandfec=1{dtx}{cap}"));
         }
     }
 

@@ -18,8 +18,8 @@ use super::media::Extension;
 use super::offer::{Offer, Verdict};
 use super::transport::Role;
 use super::{AudioSetup, Fingerprint, LocalDescription, Negotiated, SctpInit, SctpSetup, Setup, SnapState};
-use crate::sctp;
 use crate::sctp::snap::OfferedInit;
+use crate::{Codec, Format, sctp};
 
 const SPED: u8 = 1;
 const SNAP: u8 = 2;
@@ -75,7 +75,7 @@ pub struct AudioFacts {
 }
 
 impl ClientFacts {
-    /// Those of an offer. `None`: it says what does not fit, so it has to be posted (another fingerprint than one SHA-256, a
+    /// Those of an offer. `None`: it says what does not fit, so it has to be posted (no Opus, another fingerprint than one SHA-256, a
     /// DTLS role that is not SPED's or the answer's choice, an extension id above 14, another SCTP port, smaller messages,
     /// `a=dcmap`, an `a=sctp-init` of no use).
     #[must_use]
@@ -96,13 +96,16 @@ impl ClientFacts {
         for line in &offer.lines {
             match &line.verdict {
                 Verdict::Audio(audio) => {
+                    if audio.primary.codec != Codec::Opus {
+                        return None;
+                    }
                     if [audio.audio_level, audio.mid_extension].into_iter().flatten().any(|extension| extension.id > 14)
                     {
                         return None;
                     }
                     let id = |extension: Option<Extension>| extension.map(|extension| extension.id);
                     facts.audio = Some(AudioFacts {
-                        opus: audio.opus,
+                        opus: audio.primary.payload_type,
                         audio_level_id: id(audio.audio_level),
                         mid_id: id(audio.mid_extension),
                         sends: audio.direction.client_sends(),
@@ -210,10 +213,12 @@ impl ClientFacts {
             fingerprints: vec![Fingerprint { hash: "sha-256".to_owned(), digest: self.fingerprint.to_vec() }],
             dtls_active: !self.sped,
             sped: self.sped,
+            uplink: local.uplink,
             audio: self.audio.map(|audio| AudioSetup {
                 // Not told, and needed for nothing.
                 mid: None,
-                opus: audio.opus,
+                primary: Format::opus(audio.opus),
+                beside: Vec::new(),
                 other: OTHER.into_iter().filter(|other| *other != audio.opus).collect(),
                 audio_level_id: audio.audio_level_id,
                 mid_id: audio.mid_id,

@@ -76,7 +76,7 @@ impl Setup {
         }
         let (kind, mid) = match (&self.audio, &self.sctp) {
             (Some(audio), _) => {
-                line(format_args!("m=audio 9 UDP/TLS/RTP/SAVPF {}", audio.opus));
+                line(format_args!("m=audio 9 UDP/TLS/RTP/SAVPF {}", audio.primary.payload_type));
                 ("audio", audio.mid.as_deref())
             }
             (None, sctp) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::text::{Attribute, Media, find};
 use super::{NEGOTIATED_MAX, Negotiated, OfferError};
 use crate::sctp::snap::OfferedInit;
+use crate::{Codec, Format};
 
 const AUDIO_LEVEL: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
 const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
@@ -17,8 +18,9 @@ const SCTP_PORT_DEFAULT: u16 = 5000;
 /// A usable audio line.
 #[derive(Debug, Clone)]
 pub(super) struct AudioLine {
-    pub(super) opus: u8,
-    /// telephone-event and CN.
+    pub(super) primary: Format,
+    pub(super) beside: Vec<Format>,
+    /// Known, of no interest.
     pub(super) other: Vec<u8>,
     pub(super) audio_level: Option<Extension>,
     pub(super) mid_extension: Option<Extension>,
@@ -98,35 +100,72 @@ pub(super) fn audio(session: &[Attribute<'_>], media: &Media<'_>, multiplexed: b
         return Err(Unusable::Broken(OfferError::new(media.line, "a=rtcp-mux", "is required and missing", fix)));
     }
 
-    let mut opus = None;
-    let mut other = Vec::new();
-    let mut codecs = codecs(media);
-    for format in media.formats.iter().filter_map(|format| payload_type(format)) {
-        // Taken out, so that a format listed again costs nothing.
-        let Some((name, clock)) = codecs[usize::from(format)].take() else { continue };
-        if name.eq_ignore_ascii_case("opus") && clock == "48000" {
-            opus = opus.or(Some(format));
-        } else if name.eq_ignore_ascii_case("telephone-event") || name.eq_ignore_ascii_case("CN") {
-            other.push(format);
-        }
-    }
-    let Some(opus) = opus else {
-        let fix =
-            "offer a=rtpmap:<payload type> opus/48000/2 with a payload type of 0-63 or 96-127 named in the m-line";
-        return Err(Unusable::Unwanted(OfferError::new(media.line, "a=rtpmap", "names no usable Opus", fix)));
+    let Some(Formats { primary, beside, other }) = Formats::of(media) else {
+        let fix = "offer a=rtpmap:<payload type> opus/48000/2, or PCMU or PCMA, with a payload type of 0-63 or 96-127 named \
+                   in the m-line";
+        return Err(Unusable::Unwanted(OfferError::new(media.line, "a=rtpmap", "names no usable audio codec", fix)));
     };
 
     let allow_mixed = media.find("extmap-allow-mixed").is_some();
     let id_max = if allow_mixed || find(session, "extmap-allow-mixed").is_some() { 255 } else { 14 };
     let extension = |uri| extension(session, media, uri, id_max);
     Ok(AudioLine {
-        opus,
+        primary,
+        beside,
         other,
         audio_level: extension(AUDIO_LEVEL),
         mid_extension: extension(MID),
         direction: direction(session, media),
         allow_mixed,
     })
+}
+
+/// What becomes of the payload types of an audio line.
+struct Formats {
+    primary: Format,
+    beside: Vec<Format>,
+    other: Vec<u8>,
+}
+
+impl Formats {
+    /// The first Opus, or the first G.711 where there is none. Beside it the client may send keys on the clock of its audio
+    /// (RFC 4733 §2.1), and G.711 of the other law.
+    fn of(media: &Media<'_>) -> Option<Self> {
+        let (mut formats, mut other) = (Vec::new(), Vec::new());
+        let mut codecs = codecs(media);
+        for payload_type in media.formats.iter().filter_map(|format| payload_type(format)) {
+            // Taken out, so that a format listed again costs nothing.
+            let Some((name, clock)) = codecs[usize::from(payload_type)].take() else { continue };
+            let clock_rate = clock.parse().unwrap_or(0);
+            if let Some(codec) = Codec::named(name, clock_rate) {
+                formats.push(Format { payload_type, codec, clock_rate });
+            } else if name.eq_ignore_ascii_case("CN") {
+                other.push(payload_type);
+            }
+        }
+        let first = |wanted: &[Codec]| formats.iter().copied().find(|format| wanted.contains(&format.codec));
+        let primary = first(&[Codec::Opus]).or_else(|| first(&[Codec::Pcmu, Codec::Pcma]))?;
+        let mut beside: Vec<Format> = Vec::new();
+        for format in &formats {
+            let again = beside.iter().any(|taken| taken.codec == format.codec);
+            let wanted = match format.codec {
+                Codec::Opus | Codec::Red => false,
+                Codec::Pcmu | Codec::Pcma => primary.codec != Codec::Opus && format.codec != primary.codec,
+                Codec::TelephoneEvent => format.clock_rate == primary.clock_rate || !has_events_at(&formats, primary),
+            };
+            if wanted && !again {
+                beside.push(*format);
+            } else if format.codec == Codec::TelephoneEvent {
+                other.push(format.payload_type);
+            }
+        }
+        Some(Self { primary, beside, other })
+    }
+}
+
+/// Whether there is telephone-event on the clock of `audio`.
+fn has_events_at(formats: &[Format], audio: Format) -> bool {
+    formats.iter().any(|format| format.codec == Codec::TelephoneEvent && format.clock_rate == audio.clock_rate)
 }
 
 /// Reads a data channel line.
@@ -216,7 +255,8 @@ fn payload_type(format: &str) -> Option<u8> {
     format.parse().ok().filter(|payload_type| matches!(payload_type, 0..=63 | 96..=127))
 }
 
-/// Encoding name and clock rate that `a=rtpmap` gives to each payload type; of several lines the first counts.
+/// Encoding name and clock rate that `a=rtpmap` gives to each payload type; of several lines the first counts. Those of
+/// RFC 3551 §6 need none.
 fn codecs<'a>(media: &Media<'a>) -> [Option<(&'a str, &'a str)>; 128] {
     let mut codecs = [None; 128];
     for attribute in media.attributes.iter().filter(|attribute| attribute.name == "rtpmap") {
@@ -226,6 +266,9 @@ fn codecs<'a>(media: &Media<'a>) -> [Option<(&'a str, &'a str)>; 128] {
         if let Some(place) = payload_type.parse().ok().and_then(|at: usize| codecs.get_mut(at)) {
             place.get_or_insert(codec);
         }
+    }
+    for (payload_type, name) in [(0, "PCMU"), (8, "PCMA"), (13, "CN")] {
+        codecs[payload_type].get_or_insert((name, "8000"));
     }
     codecs
 }

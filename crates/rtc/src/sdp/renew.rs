@@ -117,6 +117,7 @@ impl Setup {
             fingerprint: with.fingerprint.to_owned(),
             candidates: with.candidates.to_vec(),
             session: self.session,
+            uplink: self.uplink,
             sctp_init: match &self.sctp {
                 Some(sctp) => SctpInit::Repeated(sctp.snap.clone().map(Box::new)),
                 None => SctpInit::Fresh,
@@ -167,14 +168,22 @@ impl Setup {
 
     /// The lines in use stay in use, under their names (RFC 8829 §5.2.2).
     fn check_lines(&self, offer: &Offer) -> Result<(), OfferError> {
-        let audio = offer.lines.iter().find(|line| matches!(line.verdict, Verdict::Audio(_)));
+        let audio = offer.lines.iter().find_map(|line| match &line.verdict {
+            Verdict::Audio(audio) => Some((line, audio)),
+            _ => None,
+        });
         if let Some(agreed) = &self.audio {
             let fix = "keep the audio line; to pause it, offer it as a=inactive";
             match audio {
                 None => return Err(OfferError::whole("m=audio", "of this call is missing or unusable", fix)),
                 // A page that wrote the first answer itself told no mid.
-                Some(line) if agreed.mid.is_some() && line.mid != agreed.mid => {
+                Some((line, _)) if agreed.mid.is_some() && line.mid != agreed.mid => {
                     return Err(OfferError::whole("a=mid", "of the audio line is not that of this call", fix));
+                }
+                // Who codes the replies was told when the call began.
+                Some((_, audio)) if audio.primary.codec != agreed.primary.codec => {
+                    let fix = "offer the codec that the call began with, or make a new call";
+                    return Err(OfferError::whole("a=rtpmap", "of the audio line names another codec", fix));
                 }
                 Some(_) => {}
             }

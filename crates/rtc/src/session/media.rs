@@ -7,13 +7,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::types::{MediaFrame, OutgoingFrame, Stats};
+use crate::codec::Ticks;
 use crate::rtcp::{Item, NtpClock, ReceiveStats, SendStats};
 use crate::rtp::{Header, Packet};
 use crate::sdp::AudioSetup;
-use crate::{Discard, rtcp, srtp};
-
-/// RTP clock of Opus (RFC 7587 §4.1).
-const CLOCK_RATE: u32 = 48_000;
+use crate::{Codec, Discard, Format, MEDIA_CLOCK, rtcp, srtp};
 
 /// Streams of the client's whose loss is counted. One speaks at a time; a new SSRC replaces the oldest (case R04).
 const STREAMS_MAX: usize = 8;
@@ -39,6 +37,8 @@ pub(super) struct Media {
     /// Of the next packet of ours.
     seq: u16,
     timestamp_offset: u32,
+    /// Of ours, where the codec's clock is slower than ours.
+    ticks: Ticks,
 }
 
 struct Held {
@@ -65,9 +65,9 @@ pub(super) struct Reported {
 /// By payload type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Opus with something in it.
-    Opus,
-    /// Negotiated, of no interest: comfort noise, telephone-event, padding alone.
+    /// Agreed, with something in it.
+    Media,
+    /// Negotiated, of no interest: comfort noise, padding alone.
     Other,
     /// Not negotiated.
     Unknown,
@@ -76,17 +76,18 @@ pub(super) enum Kind {
 impl Media {
     /// `seed`: 6 random bytes at least.
     pub(super) fn new(now: Instant, setup: Option<AudioSetup>, seed: &[u8; 32]) -> Self {
-        let ssrc = setup.as_ref().map_or(0, |audio| audio.ssrc);
+        let sent = send_stats(setup.as_ref());
         Self {
             setup,
             keys: None,
             held: VecDeque::new(),
             streams: Vec::new(),
-            sent: SendStats::new(ssrc, CLOCK_RATE),
+            sent,
             clock: NtpClock::new(now, Duration::ZERO),
             // RFC 3711 §3.3.1 and its errata: a start in the lower half keeps a lost first packet from looking like a wrap.
             seq: u16::from_be_bytes([seed[0] & 0x7F, seed[1]]),
             timestamp_offset: u32::from_be_bytes([seed[2], seed[3], seed[4], seed[5]]),
+            ticks: Ticks::default(),
         }
     }
 
@@ -144,31 +145,43 @@ impl Media {
         let length = opened?;
         let packet = Packet::parse(&packet[..length])?;
         stats.media_received += 1;
+        let (kind, timed) = self.kind(&packet);
         let stream = self.stream(now, packet.ssrc);
-        stream.on_packet(now, packet.seq, packet.timestamp);
+        if timed {
+            stream.on_packet(now, packet.seq, packet.timestamp);
+        } else {
+            stream.on_untimed(packet.seq);
+        }
         let newest = stream.highest_seq().is_some_and(|highest| highest & 0xFFFF == u32::from(packet.seq));
-        Ok(Opened { length, kind: self.kind(&packet), newest })
+        Ok(Opened { length, kind, newest })
     }
 
-    /// Reads a packet that [`Media::open`] found to be Opus.
+    /// Reads a packet that [`Media::open`] found to be media.
     pub(super) fn frame<'a>(&self, plain: &'a [u8]) -> Option<MediaFrame<'a>> {
         let packet = Packet::parse(plain).ok()?;
-        let level = self.setup.as_ref().and_then(|audio| audio.audio_level_id);
+        let audio = self.setup.as_ref()?;
+        let format = audio.format(packet.payload_type)?;
+        let level = audio.audio_level_id;
         Some(MediaFrame {
+            codec: format.codec,
             seq: packet.seq,
-            rtp_timestamp: packet.timestamp,
+            rtp_timestamp: format.to_media_clock(packet.timestamp),
             marker: packet.marker,
             audio_level: level.and_then(|id| packet.audio_level(id)),
             payload: packet.payload,
         })
     }
 
-    fn kind(&self, packet: &Packet<'_>) -> Kind {
-        match &self.setup {
-            Some(audio) if audio.opus == packet.payload_type && packet.payload.is_empty() => Kind::Other,
-            Some(audio) if audio.opus == packet.payload_type => Kind::Opus,
-            Some(audio) if audio.other.contains(&packet.payload_type) => Kind::Other,
-            _ => Kind::Unknown,
+    /// What a packet is, and whether its timestamp tells when it was sent: an event keeps that of its begin (RFC 4733 §2.5.1.2).
+    fn kind(&self, packet: &Packet<'_>) -> (Kind, bool) {
+        let Some(audio) = &self.setup else { return (Kind::Unknown, false) };
+        match audio.format(packet.payload_type) {
+            Some(format) => {
+                let kind = if packet.payload.is_empty() { Kind::Other } else { Kind::Media };
+                (kind, format.clock_rate == audio.primary.clock_rate && format.codec != Codec::TelephoneEvent)
+            }
+            None if audio.other.contains(&packet.payload_type) => (Kind::Other, false),
+            None => (Kind::Unknown, true),
         }
     }
 
@@ -179,7 +192,8 @@ impl Media {
                 if self.streams.len() == STREAMS_MAX {
                     self.streams.remove(0);
                 }
-                self.streams.push(ReceiveStats::new(now, ssrc, CLOCK_RATE));
+                let clock_rate = clock_rate(self.setup.as_ref());
+                self.streams.push(ReceiveStats::new(now, ssrc, clock_rate));
                 self.streams.len() - 1
             }
         };
@@ -221,11 +235,18 @@ impl Media {
 
     /// A later offer changed what is agreed. Streams and counters go on.
     pub(super) fn renew(&mut self, setup: &Option<AudioSetup>) {
-        let added = self.setup.is_none();
+        let fresh = self.setup.is_none() || clock_rate(self.setup.as_ref()) != clock_rate(setup.as_ref());
         self.setup.clone_from(setup);
-        if let Some(audio) = self.setup.as_ref().filter(|_| added) {
-            self.sent = SendStats::new(audio.ssrc, CLOCK_RATE);
+        if fresh {
+            self.sent = send_stats(self.setup.as_ref());
+            self.streams.clear();
+            self.ticks = Ticks::default();
         }
+    }
+
+    /// What the client is sent.
+    pub(super) fn codec(&self) -> Option<Codec> {
+        self.setup.as_ref().map(|audio| audio.primary.codec)
     }
 
     /// Whether the client takes audio from us.
@@ -236,9 +257,13 @@ impl Media {
     /// Writes one packet, sealed, to `out`. Whether it did: there must be keys and negotiated audio.
     pub(super) fn seal(&mut self, now: Instant, frame: OutgoingFrame<'_>, out: &mut Vec<u8>) -> bool {
         let (Some((sender, _)), Some(audio)) = (&mut self.keys, &self.setup) else { return false };
-        let timestamp = frame.rtp_timestamp.wrapping_add(self.timestamp_offset);
-        let header =
-            Header { marker: frame.marker, payload_type: audio.opus, seq: self.seq, timestamp, ssrc: audio.ssrc };
+        let Some(Format { payload_type, clock_rate, .. }) = audio.format_of(frame.codec) else { return false };
+        let timestamp = if clock_rate == MEDIA_CLOCK {
+            frame.rtp_timestamp.wrapping_add(self.timestamp_offset)
+        } else {
+            self.ticks.at(frame.rtp_timestamp, clock_rate, self.timestamp_offset)
+        };
+        let header = Header { marker: frame.marker, payload_type, seq: self.seq, timestamp, ssrc: audio.ssrc };
         out.clear();
         header.write(out);
         out.extend_from_slice(frame.payload);
@@ -247,4 +272,12 @@ impl Media {
         self.sent.on_packet(now, timestamp, frame.payload.len());
         true
     }
+}
+
+fn clock_rate(setup: Option<&AudioSetup>) -> u32 {
+    setup.map_or(MEDIA_CLOCK, |audio| audio.primary.clock_rate)
+}
+
+fn send_stats(setup: Option<&AudioSetup>) -> SendStats {
+    SendStats::new(setup.map_or(0, |audio| audio.ssrc), clock_rate(setup))
 }

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 
-use crate::{Discard, SrtpProfile};
+use crate::{Codec, Discard, SrtpProfile};
 
 /// What carries a path's datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,15 +50,17 @@ impl Hash for Path {
 /// An RTP packet of the client's, opened in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediaFrame<'a> {
+    /// What codes the payload.
+    pub codec: Codec,
     /// RTP sequence number.
     pub seq: u16,
-    /// RTP timestamp, 48 kHz.
+    /// RTP timestamp on a 48 kHz clock, whatever the payload's own is.
     pub rtp_timestamp: u32,
     /// RTP marker: first packet of a talkspurt.
     pub marker: bool,
     /// RFC 6464 level in -dBov (0 loud, 127 silent), when sent.
     pub audio_level: Option<u8>,
-    /// One Opus packet, not empty.
+    /// Not empty.
     pub payload: &'a [u8],
 }
 
@@ -67,7 +69,7 @@ pub struct MediaFrame<'a> {
 pub enum Input<'a> {
     /// Audio of the client's.
     Media(MediaFrame<'a>),
-    /// Used up inside (STUN, DTLS, SCTP, RTCP, held or non-Opus RTP). Drain transmits and events.
+    /// Used up inside (STUN, DTLS, SCTP, RTCP, RTP that is held or carries no sound). Drain transmits and events.
     Consumed,
     /// Dropped.
     Discarded(Discard),
@@ -172,14 +174,16 @@ pub struct Transmit {
     pub path: Path,
 }
 
-/// One Opus packet to the client.
+/// One packet to the client.
 #[derive(Debug, Clone, Copy)]
 pub struct OutgoingFrame<'a> {
+    /// What codes the payload: something that was agreed on.
+    pub codec: Codec,
     /// 48 kHz ticks; the session adds its own random offset.
     pub rtp_timestamp: u32,
     /// First packet after silence.
     pub marker: bool,
-    /// One Opus packet.
+    /// Coded by it.
     pub payload: &'a [u8],
 }
 
@@ -189,8 +193,8 @@ pub enum SendMediaError {
     /// DTLS is not connected yet, or the session is closed.
     #[error("the session is not connected")]
     NotConnected,
-    /// The offer takes no audio from us.
-    #[error("the client receives no audio")]
+    /// The offer takes no audio from us, or none of this codec.
+    #[error("the client receives no such audio")]
     NotNegotiated,
 }
 

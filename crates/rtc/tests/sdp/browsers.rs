@@ -1,6 +1,7 @@
 //! The offers of stock browsers, answered line by line.
 
 use rtc::sdp::{AudioSetup, Fingerprint, SctpSetup};
+use rtc::{Codec, Format};
 use rtc::{Offer, Setup};
 
 use crate::offers::{CHROMIUM, FIREFOX, FIREFOX_MAX_BUNDLE, accept, crlf, local};
@@ -18,7 +19,7 @@ a=group:BUNDLE 0 1
 a=extmap-allow-mixed
 a=msid-semantic:WMS *
 a=ice-lite
-m=audio 3478 UDP/TLS/RTP/SAVPF 111
+m=audio 3478 UDP/TLS/RTP/SAVPF 111 110
 c=IN IP4 198.51.100.1
 a=mid:0
 a=ice-ufrag:routetoken
@@ -28,7 +29,8 @@ a=setup:active
 a=rtcp-mux
 a=sendrecv
 a=rtpmap:111 opus/48000/2
-a=fmtp:111 minptime=10;useinbandfec=1
+a=fmtp:111 minptime=10;stereo=0;useinbandfec=1;usedtx=1
+a=rtpmap:110 telephone-event/48000
 a=extmap:1 urn:ietf:params:rtp-hdrext:ssrc-audio-level
 a=extmap:4 urn:ietf:params:rtp-hdrext:sdes:mid
 a=msid:stream-fedcba9876543210 audio-fedcba9876543210
@@ -65,10 +67,12 @@ fn chromiums_offer_makes_this_setup() {
         fingerprints: vec![Fingerprint { hash: "sha-256".to_owned(), digest: DIGEST.to_vec() }],
         dtls_active: true,
         sped: false,
+        uplink: rtc::Uplink::default(),
         audio: Some(AudioSetup {
             mid: Some("0".to_owned()),
-            opus: 111,
-            other: vec![13, 110, 126],
+            primary: Format::opus(111),
+            beside: vec![Format { payload_type: 110, codec: Codec::TelephoneEvent, clock_rate: 48_000 }],
+            other: vec![13, 126],
             audio_level_id: Some(1),
             mid_id: Some(4),
             receive: true,
@@ -91,12 +95,13 @@ fn nothing_of_chromiums_offer_is_refused() {
 fn firefoxs_offer_is_taken_whole() {
     let accepted = accept(&crlf(FIREFOX));
     let audio = accepted.setup.audio.unwrap();
-    assert_eq!((audio.opus, audio.audio_level_id, audio.mid_id), (109, Some(1), Some(3)));
-    assert_eq!(audio.other, [101]);
+    assert_eq!((audio.primary.payload_type, audio.audio_level_id, audio.mid_id), (109, Some(1), Some(3)));
+    assert_eq!(audio.beside[0].payload_type, 101);
+    assert_eq!(audio.other, []);
     assert_eq!(accepted.setup.fingerprints[0].digest, DIGEST);
     assert_eq!(accepted.setup.remote_ufrag, "9bd0a1c3");
     assert_eq!(accepted.setup.sctp.unwrap().max_message_bytes, 1_073_741_823);
-    assert!(accepted.answer.contains("\r\nm=audio 3478 UDP/TLS/RTP/SAVPF 109\r\n"));
+    assert!(accepted.answer.contains("\r\nm=audio 3478 UDP/TLS/RTP/SAVPF 109 101\r\n"));
     assert!(!accepted.answer.contains("extmap-allow-mixed"), "Firefox offers none");
 }
 

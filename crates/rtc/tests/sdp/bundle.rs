@@ -47,7 +47,7 @@ fn s04a_a_first_line_without_common_codec_is_refused_alone_when_not_bundled() {
     let offer = with(AUDIO, "m=audio", &format!("{VIDEO}m=audio"));
     let accepted = accept(&offer);
     assert_eq!(media(&accepted.answer), ["m=video 0 UDP/TLS/RTP/SAVPF 96", "m=audio 3478 UDP/TLS/RTP/SAVPF 111"]);
-    assert_eq!(accepted.setup.audio.unwrap().opus, 111);
+    assert_eq!(accepted.setup.audio.unwrap().primary.payload_type, 111);
     assert_eq!(group(&accepted.answer), None);
 }
 

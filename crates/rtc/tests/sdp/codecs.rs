@@ -1,11 +1,13 @@
 //! Payload types, codecs, direction.
 
-use crate::offers::{AUDIO, CHROMIUM, accept, refuse, section, with};
+use rtc::{Codec, Format, LocalDescription, Offer, Uplink};
+
+use crate::offers::{AUDIO, CHROMIUM, accept, local, refuse, section, with};
 
 #[test]
 fn s06_codec_names_are_read_in_any_case() {
     let audio = accept(&with(AUDIO, "opus/48000", "OpUs/48000")).setup.audio.unwrap();
-    assert_eq!(audio.opus, 111);
+    assert_eq!(audio.primary.payload_type, 111);
 }
 
 #[test]
@@ -18,20 +20,20 @@ fn s12_payload_types_outside_their_range_are_ignored() {
         let beside = AUDIO
             .replace("SAVPF 111", &format!("SAVPF {bad} 111"))
             .replace("a=rtpmap:111", &format!("a=rtpmap:{bad} opus/48000/2\na=rtpmap:111"));
-        assert_eq!(accept(&beside).setup.audio.unwrap().opus, 111, "{bad}");
+        assert_eq!(accept(&beside).setup.audio.unwrap().primary.payload_type, 111, "{bad}");
     }
 }
 
 #[test]
 fn opus_must_be_named_in_the_m_line() {
-    let error = refuse(&with(AUDIO, "SAVPF 111", "SAVPF 0"));
+    let error = refuse(&with(AUDIO, "SAVPF 111", "SAVPF 9"));
     assert_eq!(error.attribute, "a=rtpmap");
 }
 
 #[test]
 fn of_two_opus_payload_types_the_preferred_is_taken() {
     let offer = AUDIO.replace("SAVPF 111", "SAVPF 100 111") + "a=rtpmap:100 opus/48000/2\n";
-    assert_eq!(accept(&offer).setup.audio.unwrap().opus, 100);
+    assert_eq!(accept(&offer).setup.audio.unwrap().primary.payload_type, 100);
 }
 
 #[test]
@@ -41,9 +43,11 @@ fn multiopus_is_not_opus() {
 }
 
 #[test]
-fn only_opus_is_answered() {
+fn opus_and_the_keys_on_its_clock_are_answered() {
     let answer = accept(CHROMIUM).answer;
-    for absent in ["red/", "telephone-event", "nack", "transport-cc", "transport-wide", "abs-send-time", "rtcp-fb"] {
+    assert!(section(&answer, 0)[0].ends_with("SAVPF 111 110"), "{answer}");
+    assert!(answer.contains("\r\na=rtpmap:110 telephone-event/48000\r\n"));
+    for absent in ["red/", "PCM", "nack", "transport-cc", "transport-wide", "abs-send-time", "rtcp-fb"] {
         assert!(!answer.contains(absent), "{absent}");
     }
 }
@@ -83,4 +87,45 @@ fn our_audio_names_a_stream_and_a_track() {
     let msid = answer.lines().find_map(|line| line.strip_prefix("a=msid:")).unwrap();
     let (stream, track) = msid.split_once(' ').unwrap();
     assert!(stream.len() > 1 && track.len() > 1 && stream != track, "{msid}");
+}
+
+/// What an offer of G.711 says: PCMA first, PCMU by its static number alone, keys at 8 kHz.
+const TELEPHONE: [(&str, &str); 2] = [
+    ("SAVPF 111", "SAVPF 8 0 101"),
+    ("a=rtpmap:111 opus/48000/2\n", "a=rtpmap:8 PCMA/8000\na=rtpmap:101 telephone-event/8000\n"),
+];
+
+#[test]
+fn g711_is_taken_where_there_is_no_opus() {
+    let offer = TELEPHONE.iter().fold(AUDIO.to_owned(), |offer, (from, to)| with(&offer, from, to));
+    let accepted = accept(&offer);
+    let lines = section(&accepted.answer, 0);
+    assert!(lines[0].ends_with("SAVPF 8 0 101"), "{lines:?}");
+    for line in ["a=rtpmap:8 PCMA/8000", "a=rtpmap:0 PCMU/8000", "a=rtpmap:101 telephone-event/8000"] {
+        assert!(lines.contains(&line), "{line} in {lines:?}");
+    }
+    let audio = accepted.setup.audio.unwrap();
+    assert_eq!((audio.primary.codec, audio.primary.clock_rate), (Codec::Pcma, 8000));
+    assert_eq!(audio.format(0).map(|format| format.codec), Some(Codec::Pcmu));
+    assert_eq!(audio.format(9), None);
+}
+
+#[test]
+fn g711_beside_opus_is_not_taken() {
+    let audio = accept(&with(AUDIO, "SAVPF 111", "SAVPF 0 8 111")).setup.audio.unwrap();
+    assert_eq!((audio.primary, audio.beside), (Format::opus(111), vec![]));
+}
+
+#[test]
+fn the_client_is_asked_for_one_channel_copies_and_quiet_silence() {
+    assert!(accept(AUDIO).answer.contains("\r\na=fmtp:111 minptime=10;stereo=0;useinbandfec=1;usedtx=1\r\n"));
+}
+
+#[test]
+fn the_uplink_is_capped_when_that_is_asked_for() {
+    let uplink = Uplink { max_average_bitrate: 32_000, dtx: false };
+    let local = LocalDescription { uplink, ..local() };
+    let accepted = Offer::parse(AUDIO).unwrap().accept(&local);
+    assert!(accepted.answer.contains("a=fmtp:111 minptime=10;stereo=0;useinbandfec=1;maxaveragebitrate=32000\r\n"));
+    assert_eq!(accepted.setup.uplink, uplink);
 }

@@ -46,7 +46,10 @@ fn the_setup_is_the_one_of_the_answer() {
         let (told_audio, agreed_audio) = (told.audio.unwrap(), agreed.audio.unwrap());
         assert_eq!(told.fingerprints, agreed.fingerprints);
         assert_eq!((told.dtls_active, told.sped), (agreed.dtls_active, agreed.sped));
-        assert_eq!((told_audio.opus, told_audio.audio_level_id), (agreed_audio.opus, agreed_audio.audio_level_id));
+        assert_eq!(
+            (told_audio.primary.payload_type, told_audio.audio_level_id),
+            (agreed_audio.primary.payload_type, agreed_audio.audio_level_id)
+        );
         assert_eq!((told_audio.mid_id, told_audio.ssrc), (agreed_audio.mid_id, agreed_audio.ssrc));
         assert_eq!(
             (told_audio.cname, told_audio.send, told_audio.receive),

@@ -47,6 +47,7 @@ pub(crate) fn local() -> LocalDescription {
         session: 0xFEDC_BA98_7654_3210,
         ssrc: 12345,
         sctp_init: rtc::SctpInit::Fresh,
+        uplink: rtc::Uplink::default(),
     }
 }
 

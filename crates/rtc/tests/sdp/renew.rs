@@ -83,7 +83,8 @@ fn a_line_in_use_cannot_be_taken_away_or_renamed() {
     assert_eq!(refusal(&both, &with(&both, "m=audio 9", "m=audio 0")).attribute, "m=audio");
     assert_eq!(refusal(&both, &with(&both, "a=mid:a", "a=mid:b").replace("BUNDLE a", "BUNDLE b")).attribute, "a=mid");
     assert_eq!(refusal(&both, &with(&both, "sctp-port:5000", "sctp-port:5001")).attribute, "a=sctp-port");
-    assert_eq!(refusal(&both, &with(&both, "opus/48000/2", "PCMU/8000")).attribute, "m=audio");
+    assert_eq!(refusal(&both, &with(&both, "opus/48000/2", "G722/8000")).attribute, "m=audio");
+    assert_eq!(refusal(&both, &with(&both, "opus/48000/2", "PCMU/8000")).attribute, "a=rtpmap");
 }
 
 #[test]

@@ -156,10 +156,10 @@ fn two_lite_agents_are_refused() {
 #[test]
 fn s06_a_sip_style_offer_is_taken() {
     let accepted = accept(SIP);
-    assert_eq!(media(&accepted.answer), ["m=audio 3478 RTP/SAVPF 96"]);
+    assert_eq!(media(&accepted.answer), ["m=audio 3478 RTP/SAVPF 96 101"]);
     assert!(!accepted.answer.contains("a=mid") && !accepted.answer.contains("a=group"));
     let audio = accepted.setup.audio.unwrap();
-    assert_eq!((audio.opus, audio.mid, audio.other), (96, None, vec![101]));
+    assert_eq!((audio.primary.payload_type, audio.mid, audio.beside.len()), (96, None, 1));
     assert!(!accepted.setup.dtls_active);
 }
 

@@ -24,7 +24,7 @@ fn echoes_in_both_roles() {
 #[test]
 fn is_refused_before_the_session_is_connected() {
     let mut pair = Pair::new(Plan::default());
-    let frame = OutgoingFrame { rtp_timestamp: 0, marker: true, payload: &[1] };
+    let frame = OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: true, payload: &[1] };
     let refused = pair.server.send_media(pair.sim.now(), frame, &mut Vec::new());
     assert_eq!(refused, Err(SendMediaError::NotConnected));
 }
@@ -32,7 +32,7 @@ fn is_refused_before_the_session_is_connected() {
 #[test]
 fn is_refused_to_a_client_that_takes_none() {
     let mut pair = Pair::open(Plan { tamper: |setup| setup.audio.as_mut().unwrap().send = false, ..Plan::default() });
-    let frame = OutgoingFrame { rtp_timestamp: 0, marker: true, payload: &[1] };
+    let frame = OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: true, payload: &[1] };
     let refused = pair.server.send_media(pair.sim.now(), frame, &mut Vec::new());
     assert_eq!(refused, Err(SendMediaError::NotNegotiated));
 }
@@ -105,7 +105,8 @@ fn an_ssrc_is_told_once_per_second_however_often_it_changes() {
 
 #[test]
 fn a_payload_type_that_was_not_agreed_is_counted() {
-    let mut pair = Pair::open(Plan { tamper: |setup| setup.audio.as_mut().unwrap().opus = 1, ..Plan::default() });
+    let mut pair =
+        Pair::open(Plan { tamper: |setup| setup.audio.as_mut().unwrap().primary.payload_type = 1, ..Plan::default() });
     pair.talk(3);
     pair.run(Duration::from_millis(200));
     assert_eq!(pair.discards, [rtc::Discard::PayloadType; 3]);
@@ -117,8 +118,8 @@ fn comfort_noise_and_telephone_events_are_no_audio_and_no_fault() {
     let mut pair = Pair::open(Plan {
         tamper: |setup| {
             let audio = setup.audio.as_mut().unwrap();
-            audio.other.push(audio.opus);
-            audio.opus = 1;
+            audio.other.push(audio.primary.payload_type);
+            audio.primary.payload_type = 1;
         },
         ..Plan::default()
     });
@@ -134,7 +135,8 @@ fn sealing_a_frame_allocates_nothing_once_the_buffer_has_room() {
     let mut out = Vec::with_capacity(1500);
     let before = out.as_ptr();
     for number in 0..100 {
-        let frame = OutgoingFrame { rtp_timestamp: number * 960, marker: false, payload: &[3; 1100] };
+        let frame =
+            OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: number * 960, marker: false, payload: &[3; 1100] };
         pair.server.send_media(pair.sim.now(), frame, &mut out).unwrap();
     }
     assert_eq!(out.as_ptr(), before);

@@ -128,6 +128,7 @@ impl Pair {
             session: 1,
             ssrc: 0x1234_5678,
             sctp_init: rtc::SctpInit::Fresh,
+            uplink: rtc::Uplink::default(),
         };
         let mut accepted = Offer::parse(&offer).unwrap().accept(&local);
         assert_eq!(accepted.setup.dtls_active, plan.active);
@@ -288,7 +289,12 @@ impl Pair {
     fn heard(&mut self, payload: Vec<u8>, rtp_timestamp: u32) {
         if self.echo {
             let mut out = Vec::new();
-            let frame = OutgoingFrame { rtp_timestamp, marker: self.heard.is_empty(), payload: &payload };
+            let frame = OutgoingFrame {
+                codec: rtc::Codec::Opus,
+                rtp_timestamp,
+                marker: self.heard.is_empty(),
+                payload: &payload,
+            };
             let path = self.server.send_media(self.sim.now(), frame, &mut out).unwrap();
             self.send_down(path, &out);
         }

@@ -424,6 +424,7 @@ fn setup(fingerprint: &str, sped: bool, active: bool) -> Setup {
         session: 1,
         ssrc: 1,
         sctp_init: rtc::sdp::SctpInit::Fresh,
+        uplink: rtc::Uplink::default(),
     };
     let setup = Offer::parse(&offer).unwrap().accept(&local).setup;
     assert_eq!((setup.sped, setup.dtls_active), (sped, active));

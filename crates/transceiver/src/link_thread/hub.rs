@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use link::datagram::{BatchWriter, MediaUp, Previous};
+use link::datagram::{BatchWriter, Codec, MediaUp, Previous};
 use link::ids::{EdgeId, Epoch, SessionId, Slot};
 use link::proto::{Downlink, LeaseGrant, OpenRequest, ReleaseRequest, SessionHeader};
 use link::quic::{Link, PathState, Peer, SESSIONS_PER_LINK, clock_base, clock32_at};
@@ -398,6 +398,7 @@ impl LinkEntry {
         let frame = MediaUp {
             slot,
             epoch,
+            codec: Codec::Opus,
             marker: false,
             seq: direct.seq,
             rtp_timestamp: direct.sample,

@@ -299,6 +299,7 @@ fn owned(key: CallKey, datagram: &Bytes, frame: &link::datagram::MediaUp<'_>, tr
         key,
         slot: frame.slot,
         epoch: frame.epoch,
+        codec: frame.codec,
         marker: frame.marker,
         seq: frame.seq,
         rtp_timestamp: frame.rtp_timestamp,

@@ -21,6 +21,7 @@ fn frame(key: CallKey, epoch: u8, seq: u16) -> Media {
         key,
         slot: Slot(1),
         epoch,
+        codec: link::datagram::Codec::Opus,
         marker: false,
         seq,
         rtp_timestamp: 960,

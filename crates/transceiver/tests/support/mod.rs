@@ -6,7 +6,7 @@ pub(crate) mod speech;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use link::datagram::{MediaUp, PlayoutReport};
+use link::datagram::{Codec, MediaUp, PlayoutReport};
 use link::ids::{Slot, UtteranceId};
 use link::proto::playout_effect::Kind as Effect;
 use link::proto::{
@@ -181,6 +181,7 @@ impl Bench {
         let media = MediaUp {
             slot: SLOT,
             epoch,
+            codec: Codec::Opus,
             marker: false,
             seq: self.seq,
             rtp_timestamp: u32::from(self.seq).wrapping_mul(960),

@@ -134,7 +134,7 @@ impl Bench {
 
     /// Sends a packet as the next of the stream.
     pub(crate) fn send(&mut self, payload: &[u8]) {
-        let frame = MediaFrame { seq: self.seq, rtp_timestamp: self.timestamp, marker: false, payload };
+        let frame = MediaFrame::opus(self.seq, self.timestamp, payload);
         self.conversation.handle_media(self.now, frame, 3000);
         self.seq = self.seq.wrapping_add(1);
         self.timestamp = self.timestamp.wrapping_add(960);
