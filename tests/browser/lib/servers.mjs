@@ -49,7 +49,8 @@ export async function until(what, probe, { ms = 10_000, every = 50 } = {}) {
 function start(folder, name, args) {
   const log = join(folder, `${name}.log`);
   const out = openSync(log, "a");
-  const child = spawn(join(BIN, args[0]), [...args.slice(1), "--announce"], { stdio: ["ignore", "pipe", out] });
+  const announce = args[0] === "fronthaul" ? ["--announce"] : [];
+  const child = spawn(join(BIN, args[0]), [...args.slice(1), ...announce], { stdio: ["ignore", "pipe", out] });
   closeSync(out);
   const exited = new Promise((resolve) => child.once("exit", resolve));
   // One line of name=address, once all ports are open; a port 0 became a free one.
@@ -64,6 +65,8 @@ function start(folder, name, args) {
     child.once("error", reject);
     exited.then(() => reject(new Error(`the ${name} did not start`)));
   });
+  // The proxy's ports are chosen for it: nobody waits for them.
+  ports.catch(() => {});
   return {
     child,
     ports,
