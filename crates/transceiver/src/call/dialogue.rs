@@ -108,6 +108,11 @@ impl Dialogue {
         self.conversation.handle_playout(now, Playout::Reflex { utterance, sent: reflex.sent });
     }
 
+    #[cfg(test)]
+    pub(super) fn client_delay_us(&self) -> Option<u32> {
+        self.conversation.client_delay_us()
+    }
+
     /// Tells the backend that the session is over.
     pub(super) fn close(&mut self) {
         self.backend.handle(BackendInput::Close);

@@ -1,10 +1,13 @@
-//! What a call tells its backend.
+//! What a call tells its backend, and what a client tells its call.
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use link::ids::Slot;
-use link::proto::{Closed, EdgeMessage, OpenRequest, edge_message};
+use link::proto::{
+    ChannelMessage, ChannelOpened, Closed, EdgeMessage, OpenRequest, TransceiverMessage, edge_message,
+    transceiver_message,
+};
 use voice::{BackendInput, BackendOutput};
 
 use super::dialogue::Dialogue;
@@ -48,4 +51,40 @@ fn the_backend_is_told_once_that_the_session_is_over_whoever_ends_it() {
         let ended = std::iter::from_fn(|| call.poll_output()).filter(|output| *output == CallOutput::Ended).count();
         assert_eq!(ended, 1);
     }
+}
+
+/// The client's text, and the texts that answer it.
+fn say(call: &mut Call, now: Instant, text: &str) -> Vec<String> {
+    let message = ChannelMessage { channel: 1, binary: false, data: text.into() };
+    call.handle_message(now, EdgeMessage { kind: Some(edge_message::Kind::ChannelMessage(message)) });
+    let text = |output| match output {
+        CallOutput::Message(TransceiverMessage { kind: Some(transceiver_message::Kind::ChannelMessage(message)) }) => {
+            String::from_utf8(message.data).ok()
+        }
+        _ => None,
+    };
+    std::iter::from_fn(|| call.poll_output()).filter_map(text).collect()
+}
+
+#[test]
+fn a_clients_playout_delay_reaches_its_conversation_and_one_that_is_none_changes_nothing() {
+    let now = Instant::now();
+    let (mut call, _) = spied(now);
+    let opened = ChannelOpened { channel: 1, label: "oai-events".to_owned() };
+    call.handle_message(now, EdgeMessage { kind: Some(edge_message::Kind::ChannelOpened(opened)) });
+    let delay = |call: &Call| match &call.mode {
+        Mode::Dialogue(dialogue) => dialogue.client_delay_us(),
+        Mode::Loopback(_) => None,
+    };
+    say(&mut call, now, r#"{"type":"session.update","session":{}}"#);
+    assert_eq!(delay(&call), None);
+    assert!(say(&mut call, now, r#"{"type":"fronthaul.playout_delay","delay_ms":85}"#).is_empty());
+    assert_eq!(delay(&call), Some(85_000));
+    let later = now + std::time::Duration::from_secs(1);
+    let answers = say(&mut call, later, r#"{"type":"fronthaul.playout_delay","delay_ms":1e9}"#);
+    assert!(
+        matches!(&answers[..], [error] if error.contains("'delay_ms' is not a number from 0 to 2000.")),
+        "{answers:?}"
+    );
+    assert_eq!(delay(&call), Some(85_000));
 }
