@@ -13,7 +13,8 @@ const MAX_PLAYOUT_MS: f64 = 2000.0;
 
 /// What a client can ask for here.
 pub(crate) const SUPPORTED: &str = "'session.update', 'input_audio_buffer.commit', 'input_audio_buffer.clear', \
-                                    'response.create', 'response.cancel', 'output_audio_buffer.clear'";
+                                    'response.create', 'response.cancel', 'output_audio_buffer.clear', \
+                                    'conversation.item.retrieve'";
 
 /// A client event that is acted upon.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,6 +31,9 @@ pub(crate) enum ClientEvent {
         response: Option<String>,
     },
     OutputClear,
+    ItemRetrieve {
+        item: String,
+    },
     /// How much later than received the client plays out; none: not known yet.
     PlayoutDelay {
         delay_us: Option<u32>,
@@ -101,7 +105,10 @@ fn typed(mut object: Map<String, Value>) -> Result<ClientEvent, ApiError> {
                 None => Err(ApiError::invalid_value("delay_ms", "'delay_ms' is not a number from 0 to 2000.")),
             },
         },
-        "conversation.item.retrieve" => Err(ApiError::item_retrieve()),
+        "conversation.item.retrieve" => match object.remove("item_id") {
+            Some(Value::String(item)) => Ok(ClientEvent::ItemRetrieve { item }),
+            _ => Err(ApiError::invalid_value("item_id", "'item_id' is not a string.")),
+        },
         other => Err(ApiError::unknown_event(other, SUPPORTED)),
     }
 }

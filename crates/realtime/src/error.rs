@@ -42,11 +42,11 @@ impl ApiError {
         )
     }
 
-    /// The code that clients know to be harmless, since they send the request by themselves.
+    /// The code that clients know to be harmless, since they send the request by themselves. The agent's latest items are kept.
     pub(crate) fn item_retrieve() -> Self {
         Self {
             code: "item_retrieve_invalid_item_id",
-            message: "conversation.item.retrieve is not supported here: items are not kept.".to_owned(),
+            message: "The item is not known here (any more): the items of the latest responses are.".to_owned(),
             param: Some("item_id".to_owned()),
         }
     }

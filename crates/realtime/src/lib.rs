@@ -134,6 +134,11 @@ pub enum Input {
         /// What was said up to there. `None`: the model gives no words.
         transcript: Option<String>,
     },
+    /// Nothing more comes of it: played to its end, cut, or never heard.
+    ReplyOver {
+        /// Which.
+        response: u64,
+    },
     /// [`Command::CreateResponse`] was refused.
     CreateRefused(CreateRefusal),
     /// [`Command::Cancel`] found nothing to cancel.

@@ -26,6 +26,16 @@ pub(crate) enum Playout {
     Over,
 }
 
+/// What is told only when it is known where the response was cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    Nothing,
+    /// Its end.
+    End,
+    /// And then that its playout was cut.
+    EndAndClear,
+}
+
 /// The item that holds what is said; exists from the first audio or text on.
 #[derive(Debug)]
 pub(crate) struct Item {
@@ -43,6 +53,9 @@ pub(crate) struct Response {
     pub(crate) metadata: Value,
     pub(crate) status: Status,
     pub(crate) playout: Playout,
+    pub(crate) held: Held,
+    /// The item ends before what was generated of it does.
+    truncated: bool,
 }
 
 /// What response objects repeat of the session.
@@ -63,6 +76,8 @@ impl Response {
             metadata,
             status: Status::InProgress,
             playout: Playout::NotStarted,
+            held: Held::Nothing,
+            truncated: false,
         }
     }
 
@@ -75,6 +90,19 @@ impl Response {
         !self.is_active() && (self.item.is_none() || self.playout == Playout::Over)
     }
 
+    /// Its end waits to be told.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held != Held::Nothing
+    }
+
+    /// The item ends early. `None`: its words are not known.
+    pub(crate) fn truncate(&mut self, transcript: Option<&str>) {
+        self.truncated = true;
+        if let Some(transcript) = transcript {
+            transcript.clone_into(&mut self.transcript);
+        }
+    }
+
     pub(crate) fn push_transcript(&mut self, delta: &str) {
         if self.transcript.len() + delta.len() <= MAX_TRANSCRIPT_BYTES {
             self.transcript.push_str(delta);
@@ -85,8 +113,8 @@ impl Response {
     pub(crate) fn item_json(&self, item: &Item) -> Value {
         let status = match self.status {
             Status::InProgress => "in_progress",
-            Status::Completed => "completed",
-            Status::Cancelled(_) | Status::Failed(_) => "incomplete",
+            Status::Completed if !self.truncated => "completed",
+            Status::Completed | Status::Cancelled(_) | Status::Failed(_) => "incomplete",
         };
         let content = match self.status {
             Status::InProgress => json!([]),

@@ -7,15 +7,15 @@ use serde_json::{Map, Value, json};
 use crate::client::{self, ClientEvent};
 use crate::error::ApiError;
 use crate::ids::Ids;
-use crate::response::{Context, Item, Playout, Response, Status};
+use crate::response::{Context, Held, Item, Playout, Response, Status};
 use crate::settings::{Settings, TurnDetection};
 use crate::{CancelReason, Command, Config, CreateRefusal, Input};
 
 /// Turns whose item id is remembered between speech and commit: one is open at a time, a few wait for a manual commit.
 const MAX_TURNS: usize = 16;
 
-/// Responses remembered: one is being made, one is playing, and one more per answer cut while the edge's word on it is
-/// on its way (a round trip, so a few at most).
+/// Responses remembered: one is being made, one is playing, one more per answer cut while the edge's word on it is
+/// on its way (a round trip, so a few at most), and those that a client may still retrieve.
 const MAX_RESPONSES: usize = 16;
 
 /// What went wrong or was given up, for the metrics of the call.
@@ -136,12 +136,15 @@ impl Session {
                 session.emit("response.output_audio_transcript.delta", body);
             }),
             Input::ResponseDone { response } => self.close(response, Status::Completed),
-            Input::ResponseCancelled { response, reason } => self.close(response, Status::Cancelled(reason)),
+            Input::ResponseCancelled { response, reason } => self.cancelled(response, reason),
             Input::ResponseFailed { response, message } => self.close(response, Status::Failed(message)),
             Input::PlayoutStarted { response } => self.playout_started(response),
             Input::PlayoutStopped { response } => self.playout_stopped(response),
             Input::PlayoutCleared { response } => self.playout_cleared(response),
-            Input::Truncated { response, audio_end_ms, .. } => self.truncated(response, audio_end_ms),
+            Input::Truncated { response, audio_end_ms, transcript } => {
+                self.truncated(response, audio_end_ms, transcript);
+            }
+            Input::ReplyOver { response } => self.reply_over(response),
             Input::CreateRefused(refusal) => {
                 self.creating = None;
                 let error = match refusal {
@@ -231,6 +234,7 @@ impl Session {
             ClientEvent::PlayoutDelay { delay_us } => {
                 self.commands.extend(delay_us.map(|delay_us| Command::ClientDelay { delay_us }));
             }
+            ClientEvent::ItemRetrieve { item } => self.retrieve(&item)?,
         }
         Ok(())
     }
@@ -274,9 +278,13 @@ impl Session {
             self.counters.stale_inputs += 1;
             return;
         }
-        self.responses.retain(|response| !response.is_over());
+        // One cut of which the edge's word has not come yet is told before the next begins.
+        while let Some(held) = self.responses.iter().find(|response| response.is_held()) {
+            self.release(held.number);
+        }
         if self.responses.len() == MAX_RESPONSES {
-            self.responses.pop_front();
+            let over = self.responses.iter().position(Response::is_over).unwrap_or(0);
+            self.responses.remove(over);
         }
         let metadata = self.creating.take().unwrap_or(Value::Null);
         let response = Response::new(number, self.ids.mint("resp_"), metadata);
@@ -307,27 +315,57 @@ impl Session {
     fn close(&mut self, number: u64, status: Status) {
         self.with_active(number, |session, response| {
             response.status = status;
-            if let Some(item) = &response.item {
-                let shown = response.item_json(item);
-                let transcript = &response.transcript;
-                let body = part(response, &item.id, json!({"transcript": transcript}));
-                session.emit("response.output_audio_transcript.done", body);
-                session.emit("response.output_audio.done", part(response, &item.id, json!({})));
-                let body = part(response, &item.id, json!({"part": {"type": "audio", "transcript": transcript}}));
-                session.emit("response.content_part.done", body);
-                session.emit("conversation.item.done", json!({"previous_item_id": item.previous, "item": shown}));
-                session.emit(
-                    "response.output_item.done",
-                    json!({"response_id": response.id, "output_index": 0, "item": shown}),
-                );
-            }
-            let body = json!({"response": response.json(&session.context())});
-            session.emit("response.done", body);
-            if response.playout == Playout::StopHeld {
-                response.playout = Playout::Over;
-                session.emit("output_audio_buffer.stopped", json!({"response_id": response.id}));
+            session.tell_end(response);
+        });
+    }
+
+    /// Ends the making of a response whose words are not known before it is known where it was cut: what the user did not hear
+    /// is not said to be theirs.
+    fn cancelled(&mut self, number: u64, reason: CancelReason) {
+        self.with_active(number, |session, response| {
+            response.status = Status::Cancelled(reason);
+            if response.item.is_some() {
+                response.held = Held::End;
+            } else {
+                session.tell_end(response);
             }
         });
+    }
+
+    /// Tells what was held of a response.
+    fn release(&mut self, number: u64) {
+        self.with_known(number, |session, response| {
+            let held = std::mem::replace(&mut response.held, Held::Nothing);
+            if held != Held::Nothing {
+                session.tell_end(response);
+            }
+            if held == Held::EndAndClear {
+                session.emit("output_audio_buffer.cleared", json!({"response_id": response.id}));
+            }
+        });
+    }
+
+    fn tell_end(&mut self, response: &mut Response) {
+        if let Some(item) = &response.item {
+            let shown = response.item_json(item);
+            let transcript = &response.transcript;
+            let body = part(response, &item.id, json!({"transcript": transcript}));
+            self.emit("response.output_audio_transcript.done", body);
+            self.emit("response.output_audio.done", part(response, &item.id, json!({})));
+            let body = part(response, &item.id, json!({"part": {"type": "audio", "transcript": transcript}}));
+            self.emit("response.content_part.done", body);
+            self.emit("conversation.item.done", json!({"previous_item_id": item.previous, "item": shown}));
+            self.emit(
+                "response.output_item.done",
+                json!({"response_id": response.id, "output_index": 0, "item": shown}),
+            );
+        }
+        let body = json!({"response": response.json(&self.context())});
+        self.emit("response.done", body);
+        if response.playout == Playout::StopHeld {
+            response.playout = Playout::Over;
+            self.emit("output_audio_buffer.stopped", json!({"response_id": response.id}));
+        }
     }
 
     fn playout_started(&mut self, number: u64) {
@@ -355,18 +393,29 @@ impl Session {
     /// response that is still being made ends the making first: what it would yet say is not heard.
     fn playout_cleared(&mut self, number: u64) {
         if self.responses.iter().any(|response| response.number == number && response.is_active()) {
-            self.close(number, Status::Cancelled(CancelReason::ClientCancelled));
+            self.cancelled(number, CancelReason::ClientCancelled);
         }
         self.with_known(number, |session, response| {
             if response.playout == Playout::Over {
                 return;
             }
             response.playout = Playout::Over;
-            session.emit("output_audio_buffer.cleared", json!({"response_id": response.id}));
+            if response.held == Held::End {
+                response.held = Held::EndAndClear;
+            } else {
+                session.emit("output_audio_buffer.cleared", json!({"response_id": response.id}));
+            }
         });
     }
 
-    fn truncated(&mut self, number: u64, audio_end_ms: u64) {
+    /// The item ends early, and so do its words, here and in all that is told of it from here on.
+    fn truncated(&mut self, number: u64, audio_end_ms: u64, transcript: Option<String>) {
+        if let Some(response) = self.responses.iter_mut().find(|response| response.number == number) {
+            response.truncate(transcript.as_deref());
+            if response.is_held() {
+                self.release(number);
+            }
+        }
         self.with_known(number, |session, response| {
             if let Some(item) = &response.item {
                 session.emit(
@@ -375,6 +424,25 @@ impl Session {
                 );
             }
         });
+    }
+
+    /// Held behind a cut that never came: nothing of it was sent, so none of its words were heard.
+    fn reply_over(&mut self, number: u64) {
+        if let Some(response) = self.responses.iter_mut().find(|known| known.number == number && known.is_held()) {
+            response.truncate(Some(""));
+            self.release(number);
+        }
+    }
+
+    /// The item as it is: the client's own copy of a cut one has words that nobody heard.
+    fn retrieve(&mut self, id: &str) -> Result<(), ApiError> {
+        let known = |response: &Response| {
+            let item = response.item.as_ref().filter(|item| item.id == id)?;
+            Some(response.item_json(item))
+        };
+        let item = self.responses.iter().find_map(known).ok_or_else(ApiError::item_retrieve)?;
+        self.emit("conversation.item.retrieved", json!({"item": item}));
+        Ok(())
     }
 
     /// Runs `action` on a response that is being made; others are counted.

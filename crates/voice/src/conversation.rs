@@ -8,16 +8,17 @@ use crate::config::{Config, TurnConfig};
 use crate::decision::{DecisionKind, InterruptSource, Profile};
 use crate::ear::Ear;
 use crate::opus;
-use crate::outgoing::{News, Outgoing, OutgoingStats};
+use crate::outgoing::{News, Outgoing, OutgoingStats, Report};
 use crate::repair::{Piece, Repair, RepairStats, Source};
 use crate::timbre::Timbre;
 use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Action, Frame, Reply, State, Turns};
 use crate::types::{
-    AgentAudio, BackendInput, BackendOutput, Codec, Event, FlushReason, MediaFrame, Output, Playout, ResponseId,
-    TurnId, TurnVerdict,
+    AgentAudio, BackendInput, BackendOutput, Balance, Codec, Event, FlushReason, MediaFrame, Output, Playout,
+    ResponseId, TurnId, TurnVerdict,
 };
 use crate::verdict::{Judge, Judging};
+use crate::way::Ways;
 
 /// Packets of one clip: 2 s.
 const MAX_CLIP: usize = 100;
@@ -53,6 +54,7 @@ pub struct Conversation {
     turns: Turns,
     judging: Judging,
     outgoing: Outgoing,
+    ways: Ways,
     out: VecDeque<Output>,
     turn: Option<Turn>,
     last_turn: u64,
@@ -113,6 +115,7 @@ impl Conversation {
             turns,
             judging: Judging::default(),
             outgoing: Outgoing::new(&config).expect("bounded encoder settings"),
+            ways: Ways::default(),
             out: VecDeque::new(),
             turn: None,
             last_turn: 0,
@@ -159,12 +162,12 @@ impl Conversation {
                 self.act_if(now, action);
             }
             BackendOutput::ResponseStarted { response } => self.refresh(now, response),
-            BackendOutput::Audio { response, audio: AgentAudio::Pcm(pcm) } => self.reply_audio(now, response, &pcm),
-            BackendOutput::Audio { .. } => {}
+            BackendOutput::Audio { response, audio } => self.reply_audio(now, response, audio),
             BackendOutput::Backchannel { frames } => self.backchannel(frames),
-            BackendOutput::Text { response, delta, .. } => {
+            BackendOutput::Text { response, delta, words } => {
                 self.refresh(now, response);
                 if self.is_current(response) {
+                    self.outgoing.text(response, &delta, &words);
                     self.event(Event::ResponseText { response, delta });
                 }
             }
@@ -191,30 +194,38 @@ impl Conversation {
 
     /// Playout reports of the edge.
     pub fn handle_playout(&mut self, now: Instant, playout: Playout) {
+        let at = self.ways.at_edge(now);
+        let report = |sent, still| Report { sent, still, ..Report::default() };
         match playout {
             Playout::Started { utterance } => {
-                if let Some(news) = self.outgoing.started(now, utterance) {
+                if let Some(news) = self.outgoing.started(now, at, utterance) {
                     self.news(now, news);
                 }
             }
-            Playout::Paused { utterance, sent } | Playout::Resumed { utterance, sent } => {
-                self.outgoing.report(now, utterance, sent, None);
-            }
+            Playout::Paused { utterance, sent } => self.outgoing.report(now, at, utterance, report(sent, true)),
+            Playout::Resumed { utterance, sent } => self.outgoing.report(now, at, utterance, report(sent, false)),
             Playout::Flushed { utterance, sent } => {
-                while let Some(news) = self.outgoing.flushed(utterance, sent) {
+                while let Some(news) = self.outgoing.flushed(at, utterance, sent) {
                     self.news(now, news);
                 }
             }
             Playout::Finished { utterance, sent } => {
-                self.outgoing.report(now, utterance, sent, None);
+                self.outgoing.report(now, at, utterance, report(sent, true));
                 if let Some(news) = self.outgoing.finished(utterance) {
                     self.news(now, news);
                 }
             }
-            Playout::Underrun { utterance } => self.outgoing.underrun(now, utterance),
-            Playout::Report { utterance, sent, limit, .. } => self.outgoing.report(now, utterance, sent, Some(limit)),
+            Playout::Underrun { utterance, sent } => self.outgoing.underrun(now, at, utterance, sent),
+            Playout::Report { utterance, sent, limit, client } => {
+                if let Some(view) = &client {
+                    self.ways.client(view);
+                    self.outgoing.loss(now, view.loss);
+                }
+                let lost = client.map(|view| view.lost);
+                self.outgoing.report(now, at, utterance, Report { sent, limit: Some(limit), lost, still: false });
+            }
             Playout::Reflex { utterance, sent } => {
-                self.outgoing.report(now, utterance, sent, None);
+                self.outgoing.report(now, at, utterance, report(sent, true));
                 let action = self.turns.reflex(now);
                 self.act_if(now, action);
             }
@@ -268,9 +279,9 @@ impl Conversation {
         self.client.get()
     }
 
-    /// Encodes what follows with this bitrate in bit/s: 6000 to 128000, more or less is brought there.
-    pub fn set_bitrate(&mut self, bitrate: i32) {
-        self.outgoing.set_bitrate(bitrate.clamp(6000, 128_000));
+    /// The link to the edge is congested, or no longer: what follows is encoded with fewer bits meanwhile, and silence not sent.
+    pub fn set_congested(&mut self, congested: bool) {
+        self.outgoing.set_congested(congested);
     }
 
     /// New turn settings (session.update).
@@ -413,6 +424,10 @@ impl Conversation {
             self.given = self.given.max(self.ear.end());
             return;
         }
+        if matches!(piece.source, Source::Packet(_)) {
+            let age = Duration::from_micros(u64::from(piece.age_us));
+            self.ways.media(piece.arrived, age, piece.media_time + u64::from(piece.samples));
+        }
         if self.is_manual() && self.turn.is_none() {
             self.open_turn(self.given.max(piece.media_time));
         }
@@ -470,22 +485,24 @@ impl Conversation {
     fn act(&mut self, now: Instant, end: u64, action: Action) {
         match action {
             Action::Pause => {
-                self.outgoing.set_paused(now, true);
+                self.outgoing.pause(now);
                 self.out.push_back(Output::Pause);
             }
             Action::Resume => {
-                self.outgoing.set_paused(now, false);
-                self.out.push_back(Output::Resume { from: None });
+                let from = self.outgoing.resume(now);
+                self.out.push_back(Output::Resume { from });
             }
             Action::Start { onset } => {
                 // The reply ended in the middle of the doubt: the edge must not stay paused.
                 if self.turns.take_paused() {
-                    self.outgoing.set_paused(now, false);
+                    self.outgoing.resume(now);
                     self.out.push_back(Output::Resume { from: None });
                 }
                 self.start_turn(end, onset);
             }
             Action::Interrupt { onset } => {
+                let told = self.client.get().map(|us| Duration::from_micros(u64::from(us)));
+                self.outgoing.speech(self.ways.said(onset), self.ways.way(told));
                 self.flush(now, FlushReason::TurnDetected);
                 let cancelled = self.stop_generation();
                 self.owed = None;
@@ -606,12 +623,12 @@ impl Conversation {
         }
     }
 
-    fn reply_audio(&mut self, now: Instant, response: ResponseId, pcm: &[i16]) {
+    fn reply_audio(&mut self, now: Instant, response: ResponseId, audio: AgentAudio) {
         self.refresh(now, response);
         let Some(generation) = self.generation.as_mut().filter(|generation| generation.response == response) else {
             return;
         };
-        if pcm.is_empty() || generation.muted {
+        if audio.is_empty() || generation.muted {
             return;
         }
         if !std::mem::replace(&mut generation.began, true) {
@@ -621,7 +638,7 @@ impl Conversation {
                 timing.first_audio = Some(now);
             }
         }
-        self.outgoing.push(response, pcm);
+        self.outgoing.push(now, response, audio);
     }
 
     /// A sound of attention is for a user who speaks; between turns and over a reply it would be a word of its own.
@@ -645,9 +662,12 @@ impl Conversation {
 
     /// The backend stops; the response it was making.
     fn stop_generation(&mut self) -> Option<ResponseId> {
-        let response = self.generation.take()?.response;
+        let Generation { response, began, .. } = self.generation.take()?;
         self.timings.retain(|timing| timing.response != response);
         self.backend(BackendInput::Cancel { response });
+        if !began {
+            self.outgoing.unheard(response);
+        }
         Some(response)
     }
 
@@ -679,12 +699,28 @@ impl Conversation {
                     self.out.push_back(Output::Timing(timing.complete(now)));
                 }
             }
-            News::Finished(response) => self.event(Event::PlayoutStopped { response }),
-            News::Cleared(response, played_end) => {
+            News::Finished(balance) => {
+                self.event(Event::PlayoutStopped { response: balance.response });
+                self.over(balance);
+            }
+            News::Cleared(balance, text) => {
+                let Balance { response, played_end, heard_at, .. } = balance;
                 self.event(Event::PlayoutCleared { response, played_end });
-                self.event(Event::Truncated { response, played_end, heard_at: None, text: None });
+                self.event(Event::Truncated { response, played_end, heard_at, text });
+                self.over(balance);
+            }
+            News::Unheard(balance) => self.over(balance),
+            News::Mislabeled { response, declared, likely } => {
+                self.event(Event::AudioMislabeled { response, declared, likely });
             }
         }
+    }
+
+    /// The books of a reply are closed: the backend's context ends where the user's does.
+    fn over(&mut self, balance: Balance) {
+        let Balance { response, played_end: samples, heard_at, .. } = balance;
+        self.backend(BackendInput::Played { response, samples, heard_at });
+        self.event(Event::ReplyOver(balance));
     }
 
     fn timing(&mut self, response: ResponseId) -> Option<&mut PendingTiming> {
@@ -706,6 +742,9 @@ impl Conversation {
             && let Some(timing) = self.timing(response)
         {
             timing.first_frame = Some(now);
+        }
+        while let Some(news) = self.outgoing.poll_news() {
+            self.news(now, news);
         }
         let reply = if self.outgoing.is_audible() {
             Reply::Audible

@@ -11,24 +11,33 @@
 //! Media time is a 48 kHz sample clock that starts at 0 with the first packet; PCM is mono i16 at [`Config::backend_rate`].
 //! An instant earlier than one given before counts as that one would: nothing here needs time to pass.
 
+mod adapt;
 pub mod babble;
 mod client;
 mod config;
+mod contour;
 mod conversation;
 mod decision;
 mod ear;
 pub mod enhance;
 mod gate;
+mod intake;
+mod label;
+mod ledger;
 pub mod opus;
 mod outgoing;
+mod preroll;
+mod rate;
 pub mod repair;
 mod resample;
+mod script;
 mod timbre;
 mod timing;
 mod turn;
 mod types;
 pub mod vad;
 mod verdict;
+mod way;
 
 pub use config::{Config, Eagerness, InterruptionConfig, InterruptionProfile, ServerVad, TurnConfig};
 pub use conversation::{Conversation, Stats};
@@ -37,7 +46,7 @@ pub use enhance::EnhanceConfig;
 pub use outgoing::OutgoingStats;
 pub use turn::State;
 pub use types::{
-    AgentAudio, BackendInput, BackendOutput, ClientView, Codec, Event, FlushReason, MediaFrame, Output, Playout,
-    ResponseId, TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
+    AgentAudio, BackendInput, BackendOutput, Balance, ClientView, Codec, Event, FlushReason, MediaFrame, Output,
+    Playout, ResponseId, TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
 };
 pub use verdict::Judge;

@@ -138,6 +138,11 @@ impl Encoder {
         self.set("loss_percent", ffi::OPUS_SET_PACKET_LOSS_PERC_REQUEST, percent)
     }
 
+    /// Sends nothing but a short packet each 400 ms in silence, or all of it.
+    pub fn set_dtx(&mut self, dtx: bool) -> Result<(), CreateError> {
+        self.set("dtx", ffi::OPUS_SET_DTX_REQUEST, i32::from(dtx))
+    }
+
     /// Encodes one frame of 2.5 to 60 ms into `out` ([`MAX_PACKET_BYTES`] is enough up to 20 ms); the packet's length.
     pub fn encode(&mut self, pcm: &[i16], out: &mut [u8]) -> Result<usize, EncodeError> {
         let unit = (self.rate / 400) as usize;

@@ -124,6 +124,18 @@ pub enum AgentAudio {
     Opus(Vec<Vec<u8>>),
 }
 
+impl AgentAudio {
+    /// Nothing at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Pcm(pcm) => pcm.is_empty(),
+            Self::Bytes { data, .. } => data.is_empty(),
+            Self::Opus(packets) => packets.is_empty(),
+        }
+    }
+}
+
 /// When a word was said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WordTime {
@@ -246,6 +258,8 @@ pub enum Playout {
     Underrun {
         /// Which.
         utterance: Utterance,
+        /// On the wire of it.
+        sent: u64,
     },
     /// The periodic report.
     Report {
@@ -383,6 +397,17 @@ pub enum Event {
         /// Its transcript up to there, in whole words. `None`: the backend gave no text.
         text: Option<String>,
     },
+    /// A reply is over: its books. Behind every other event of it but those of its making.
+    ReplyOver(Balance),
+    /// A reply's audio seems to have another rate than the backend says. It is played as labeled all the same.
+    AudioMislabeled {
+        /// Which.
+        response: ResponseId,
+        /// What the backend says, in Hz.
+        declared: u32,
+        /// What it seems to be, in Hz.
+        likely: u32,
+    },
     /// The backend failed, or gave nothing in time.
     ResponseFailed {
         /// Which.
@@ -397,6 +422,25 @@ pub enum Event {
         /// How long.
         ms: u64,
     },
+}
+
+/// What became of one reply's sound, in 48 kHz item samples. `played_end <= sent <= generated`, `heard_at <= sent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Balance {
+    /// Which.
+    pub response: ResponseId,
+    /// What the backend gave.
+    pub generated: u64,
+    /// What the edge put on the wire.
+    pub sent: u64,
+    /// Where it ended for the user; 0: nothing was heard of it.
+    pub played_end: u64,
+    /// Where the user was when they began the speech that cut it. `None`: no speech cut it.
+    pub heard_at: Option<u64>,
+    /// Times the edge ran out of it.
+    pub underruns: u32,
+    /// How long it was held back because the backend's replies come late, in microseconds.
+    pub preroll_us: u64,
 }
 
 /// Parts of the delay from the end of speech to the first reply packet, for one turn, in microseconds. They sum to `total_us`.

@@ -52,7 +52,8 @@ fn a_sentence_is_said_back() {
             "ResponseAudioStarted",
             "ResponseDone",
             "PlayoutStarted",
-            "PlayoutStopped"
+            "PlayoutStopped",
+            "ReplyOver(Balance"
         ]
     );
     assert_eq!(bench.conversation.state(), State::Listening);

@@ -26,12 +26,8 @@ const MAX_BACKEND_OUTPUTS: usize = 128;
 /// Turns whose timing was not read yet; the owner reads them after every input, one each.
 const MAX_TIMINGS: usize = 16;
 
-/// On a congested link speech is encoded with half the bits, and no less than is understood well.
-const CONGESTED_BITRATE: i32 = 12_000;
-
 pub(super) struct Dialogue {
     conversation: Conversation,
-    bitrate: i32,
     backend: Box<dyn Backend>,
     timings: VecDeque<TurnTiming>,
     /// The backend had more to say than one go takes.
@@ -43,27 +39,17 @@ pub(super) struct Dialogue {
 
 impl Dialogue {
     pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection, backend: Box<dyn Backend>) -> Self {
-        let bitrate = config.bitrate;
         let conversation = Conversation::new(now, voice::Config { turn: turn_config(turn), ..config });
-        Self {
-            conversation,
-            bitrate,
-            backend,
-            timings: VecDeque::new(),
-            unfinished: None,
-            unasked: false,
-            last_clip: 0,
-        }
+        Self { conversation, backend, timings: VecDeque::new(), unfinished: None, unasked: false, last_clip: 0 }
     }
 
     /// The backend speaks from the user's first frame on; nothing interrupts it and no turn asks for an answer.
     pub(super) fn one_sided(now: Instant, config: voice::Config, backend: Box<dyn Backend>) -> Self {
-        let bitrate = config.bitrate;
         let vad = config.turn.server_vad.clone().unwrap_or_default();
         let vad = ServerVad { create_response: false, interrupt_response: false, ..vad };
         let turn = TurnConfig { server_vad: Some(vad) };
         let conversation = Conversation::new(now, voice::Config { turn, ..config });
-        Self { conversation, bitrate, backend, timings: VecDeque::new(), unfinished: None, unasked: true, last_clip: 0 }
+        Self { conversation, backend, timings: VecDeque::new(), unfinished: None, unasked: true, last_clip: 0 }
     }
 
     pub(super) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
@@ -83,7 +69,7 @@ impl Dialogue {
             Kind::Resumed => Playout::Resumed { utterance, sent },
             Kind::Flushed => Playout::Flushed { utterance, sent },
             Kind::Finished => Playout::Finished { utterance, sent },
-            Kind::Underrun => Playout::Underrun { utterance },
+            Kind::Underrun => Playout::Underrun { utterance, sent },
         };
         self.conversation.handle_playout(now, playout);
         true
@@ -119,8 +105,7 @@ impl Dialogue {
     }
 
     pub(super) fn set_congested(&mut self, congested: bool) {
-        let lower = (self.bitrate / 2).max(CONGESTED_BITRATE).min(self.bitrate);
-        self.conversation.set_bitrate(if congested { lower } else { self.bitrate });
+        self.conversation.set_congested(congested);
     }
 
     pub(super) fn timeout(&mut self, now: Instant) {
@@ -308,7 +293,7 @@ fn turn_config(turn: TurnDetection) -> TurnConfig {
 /// What the API is told of an event. `None`: nothing.
 fn input_of(event: Event) -> Option<Input> {
     Some(match event {
-        Event::Decision(_) | Event::InputSilent { .. } => return None,
+        Event::Decision(_) | Event::InputSilent { .. } | Event::AudioMislabeled { .. } => return None,
         Event::SpeechStarted { turn, audio_start_ms } => Input::SpeechStarted { turn: turn.0, audio_start_ms },
         Event::SpeechStopped { turn, audio_end_ms } => Input::SpeechStopped { turn: turn.0, audio_end_ms },
         Event::Committed { turn } => Input::Committed { turn: turn.0 },
@@ -333,6 +318,7 @@ fn input_of(event: Event) -> Option<Input> {
         Event::Truncated { response, played_end, text, .. } => {
             Input::Truncated { response: response.0, audio_end_ms: played_end / 48, transcript: text }
         }
+        Event::ReplyOver(balance) => Input::ReplyOver { response: balance.response.0 },
     })
 }
 

@@ -1,0 +1,162 @@
+//! PCM of any rate to one that Opus codes.
+//!
+//! A windowed sinc in 256 phases, straight lines between them: 75 dB down beyond the band, 32 samples long, so a delay of 16
+//! samples, which is taken off at the begin and given at the end. Where a sample lies is counted in whole numbers: an hour of
+//! 44.1 kHz is as long behind it as before.
+
+/// Samples under the window.
+const TAPS: usize = 32;
+
+/// Places between two samples for which the window is worked out.
+const PHASES: u32 = 256;
+
+/// Rates taken: a telephone's to a studio's. Outside of them a label is an error, not a rate.
+pub(crate) const RATES: std::ops::RangeInclusive<u32> = 8_000..=96_000;
+
+/// One stream.
+#[derive(Debug)]
+pub(crate) struct Resampler {
+    from: u32,
+    to: u32,
+    /// `PHASES + 1` windows of `TAPS`, the last one a sample later than the first.
+    windows: Vec<f32>,
+    /// The last samples, and those that follow.
+    input: Vec<f32>,
+    /// Where the next sample out lies behind the first window's middle, in parts of `to` per sample in.
+    at: u64,
+}
+
+/// The rate nearest above among those that Opus codes.
+pub(crate) fn coded(rate: u32) -> u32 {
+    match rate {
+        ..=16_000 => 16_000,
+        16_001..=24_000 => 24_000,
+        _ => 48_000,
+    }
+}
+
+impl Resampler {
+    /// Both inside [`RATES`].
+    pub(crate) fn new(from: u32, to: u32) -> Self {
+        // What the lower of both rates cannot hold is taken away.
+        let cutoff = 0.92 * (f64::from(to) / f64::from(from)).min(1.0);
+        let window = |phase: u32| {
+            let place = f64::from(phase) / f64::from(PHASES);
+            let taps: Vec<f64> = (0..TAPS).map(|tap| weight(tap, place, cutoff)).collect();
+            let sum: f64 = taps.iter().sum();
+            #[expect(clippy::cast_possible_truncation, reason = "24 bits are more than a sample has")]
+            taps.into_iter().map(move |tap| (tap / sum) as f32).collect::<Vec<_>>()
+        };
+        Self { from, to, windows: (0..=PHASES).flat_map(window).collect(), input: vec![0.0; TAPS / 2 - 1], at: 0 }
+    }
+
+    /// Appends what can be made of the samples so far.
+    pub(crate) fn process(&mut self, pcm: &[i16], out: &mut Vec<i16>) {
+        self.input.extend(pcm.iter().map(|&sample| f32::from(sample)));
+        let to = u64::from(self.to);
+        loop {
+            let first = usize::try_from(self.at / to).unwrap_or(usize::MAX);
+            let Some(samples) = self.input.get(first..first.saturating_add(TAPS)) else { break };
+            let place = self.at % to * u64::from(PHASES);
+            let phase = usize::try_from(place / to).unwrap_or(0);
+            #[expect(clippy::cast_precision_loss, reason = "a part of one")]
+            let between = (place % to) as f32 / to as f32;
+            let (near, far) = self.windows[phase * TAPS..(phase + 2) * TAPS].split_at(TAPS);
+            let dot = |window: &[f32]| window.iter().zip(samples).map(|(tap, sample)| tap * sample).sum::<f32>();
+            let sample = dot(near) * (1.0 - between) + dot(far) * between;
+            #[expect(clippy::cast_possible_truncation, reason = "a float cast saturates")]
+            out.push(sample.round() as i16);
+            self.at += u64::from(self.from);
+        }
+        let done = usize::try_from(self.at / to).unwrap_or(usize::MAX).min(self.input.len());
+        self.input.drain(..done);
+        self.at -= done as u64 * to;
+    }
+
+    /// Appends the rest: the stream is over.
+    pub(crate) fn finish(&mut self, out: &mut Vec<i16>) {
+        self.process(&[0; TAPS / 2], out);
+    }
+}
+
+/// Of a sample `tap` places from the window's begin, for an output `place` behind its middle.
+fn weight(tap: usize, place: f64, cutoff: f64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "at most 32")]
+    let (tap, half) = (tap as f64, (TAPS / 2) as f64);
+    let x = tap - (half - 1.0) - place;
+    let sinc = if x.abs() < 1e-9 {
+        1.0
+    } else {
+        (std::f64::consts::PI * cutoff * x).sin() / (std::f64::consts::PI * cutoff * x)
+    };
+    let turn = std::f64::consts::PI * x / half;
+    // Blackman: the stop band matters more than the edge.
+    if x.abs() > half { 0.0 } else { sinc * (0.42 + 0.5 * turn.cos() + 0.08 * (2.0 * turn).cos()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "signals that fit")]
+
+    use super::*;
+
+    fn tone(rate: u32, hertz: f64, seconds: f64) -> Vec<i16> {
+        let samples = (f64::from(rate) * seconds) as usize;
+        let turn = 2.0 * std::f64::consts::PI * hertz / f64::from(rate);
+        (0..samples).map(|n| (10_000.0 * (turn * n as f64).sin()).round() as i16).collect()
+    }
+
+    fn resampled(from: u32, to: u32, pcm: &[i16]) -> Vec<i16> {
+        let (mut resampler, mut out) = (Resampler::new(from, to), Vec::new());
+        for piece in pcm.chunks(333) {
+            resampler.process(piece, &mut out);
+        }
+        resampler.finish(&mut out);
+        out
+    }
+
+    /// Signal to error in dB.
+    fn quality(wanted: &[i16], got: &[i16]) -> f64 {
+        let (skip, pairs) = (200, wanted.len().min(got.len()) - 400);
+        let pairs = wanted.iter().zip(got).skip(skip).take(pairs);
+        let (mut signal, mut error) = (0.0, 0.0);
+        for (&wanted, &got) in pairs {
+            signal += f64::from(wanted).powi(2);
+            error += f64::from(i32::from(wanted) - i32::from(got)).powi(2);
+        }
+        10.0 * (signal / error.max(1e-9)).log10()
+    }
+
+    #[test]
+    fn a_tone_is_the_same_tone_at_every_rate_and_in_step() {
+        for from in [8_000, 11_025, 12_000, 22_050, 32_000, 44_100, 96_000, 44_099] {
+            let to = coded(from);
+            let got = resampled(from, to, &tone(from, 1000.0, 1.0));
+            assert!(got.len().abs_diff(to as usize) <= 1, "{from}: {} of {to}", got.len());
+            let quality = quality(&tone(to, 1000.0, 1.0), &got);
+            println!("{from} Hz to {to} Hz: {quality:.1} dB");
+            assert!(quality > 55.0, "{from}: {quality}");
+        }
+    }
+
+    #[test]
+    fn what_the_lower_rate_cannot_hold_is_gone() {
+        let got = resampled(96_000, 48_000, &tone(96_000, 30_000.0, 0.5));
+        let loudest = got[500..20_000].iter().map(|sample| sample.unsigned_abs()).max().unwrap();
+        assert!(loudest < 30, "{loudest}");
+    }
+
+    #[test]
+    fn a_minute_of_44_1_khz_stays_a_minute() {
+        let (mut resampler, mut out, mut total) = (Resampler::new(44_100, 48_000), Vec::new(), 0_u64);
+        let second = vec![100; 44_100];
+        for _ in 0..60 {
+            resampler.process(&second, &mut out);
+            total += out.len() as u64;
+            out.clear();
+        }
+        resampler.finish(&mut out);
+        assert_eq!(total + out.len() as u64, 60 * 48_000);
+        assert!(resampler.input.len() < 2 * TAPS);
+    }
+}
