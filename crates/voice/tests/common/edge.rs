@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use voice::{Output, Playout, Utterance};
+use voice::{ClientView, Output, Playout, Utterance};
 
 const FRAME: Duration = Duration::from_millis(20);
 const REPORT: Duration = Duration::from_millis(100);
@@ -25,6 +25,8 @@ pub(crate) struct Edge {
     pub(crate) wire: Vec<(Instant, Vec<u8>)>,
     /// Most that was ever queued, in samples.
     pub(crate) deepest: u64,
+    /// What it says of the client.
+    pub(crate) client: Option<ClientView>,
     /// Says nothing.
     pub(crate) dead: bool,
     pub(crate) lenient: bool,
@@ -37,6 +39,8 @@ struct Playing {
     sent: u64,
     ended: bool,
     started: bool,
+    /// It ran out of frames, and that was told.
+    dry: bool,
 }
 
 enum Inbound {
@@ -61,6 +65,7 @@ impl Edge {
             flushed: 0,
             wire: Vec::new(),
             deepest: 0,
+            client: None,
             dead: false,
             lenient: false,
         }
@@ -102,7 +107,8 @@ impl Edge {
         let inbound = self.inbound.front().map(|(due, _)| *due);
         let outbound = self.outbound.front().map(|(due, _)| *due);
         let frame = self.next_frame.filter(|_| !self.paused && self.has_frame());
-        [inbound, outbound, frame, self.next_report].into_iter().flatten().min()
+        let dry = self.next_frame.filter(|_| self.is_dry());
+        [inbound, outbound, frame, dry, self.next_report].into_iter().flatten().min()
     }
 
     /// What arrives at the conversation.
@@ -113,10 +119,18 @@ impl Edge {
         while !self.paused && self.has_frame() && self.next_frame.is_none_or(|due| due <= now) {
             self.play(now);
         }
+        if self.is_dry()
+            && self.next_frame.is_some_and(|due| due <= now)
+            && let Some(playing) = &mut self.utterance
+        {
+            playing.dry = true;
+            let (utterance, sent) = (playing.id, playing.sent);
+            self.tell(now, Playout::Underrun { utterance, sent });
+        }
         if self.next_report.is_some_and(|due| due <= now) {
             self.next_report = self.utterance.as_ref().map(|_| now + REPORT);
             if let Some(Playing { id, sent, .. }) = self.utterance {
-                self.tell(now, Playout::Report { utterance: id, sent, limit: sent + 48_000, client: None });
+                self.tell(now, Playout::Report { utterance: id, sent, limit: sent + 48_000, client: self.client });
             }
         }
         let mut news = Vec::new();
@@ -130,6 +144,12 @@ impl Edge {
         self.utterance.as_ref().is_some_and(|playing| !playing.queue.is_empty())
     }
 
+    /// Nothing is left of an utterance that goes on, which was not told.
+    fn is_dry(&self) -> bool {
+        let dry = |playing: &Playing| playing.started && !playing.ended && !playing.dry && playing.queue.is_empty();
+        !self.paused && self.utterance.as_ref().is_some_and(dry)
+    }
+
     fn tell(&mut self, now: Instant, playout: Playout) {
         self.outbound.push_back((now + self.delay, playout));
     }
@@ -140,8 +160,15 @@ impl Edge {
             Inbound::Start(id) => {
                 assert!(self.lenient || self.utterance.is_none(), "two utterances at once");
                 assert!(id.0 > self.flushed, "an utterance that is flushed");
-                self.utterance =
-                    Some(Playing { id, queue: VecDeque::new(), received: 0, sent: 0, ended: false, started: false });
+                self.utterance = Some(Playing {
+                    id,
+                    queue: VecDeque::new(),
+                    received: 0,
+                    sent: 0,
+                    ended: false,
+                    started: false,
+                    dry: false,
+                });
                 self.next_report = Some(now + REPORT);
             }
             Inbound::Frame(id, samples, payload) => {
@@ -182,6 +209,7 @@ impl Edge {
         let Some(playing) = &mut self.utterance else { return };
         let Some((samples, payload)) = playing.queue.pop_front() else { return };
         playing.sent += u64::from(samples);
+        playing.dry = false;
         let (id, first) = (playing.id, !std::mem::replace(&mut playing.started, true));
         self.wire.push((now, payload));
         self.next_frame = Some(now + FRAME);
