@@ -17,9 +17,9 @@ PACKAGES = ["asterisk-core-sounds-en-g722", "asterisk-core-sounds-en", "ffmpeg",
 SOUNDS = Path("/usr/share/asterisk/sounds/en")
 TEXTS = Path("/usr/share/doc/asterisk-core-sounds-en/core-sounds-en.txt.gz")
 # Raised whenever what is made here changes.
-VERSION = "1"
-# Longer ones do not fit the window of the recognizer with what is around them.
-MAX_SECONDS = 26
+VERSION = "2"
+# Of longer ones the recognizer may give the first sentence alone.
+MAX_SECONDS = 14
 MAX_PROMPTS = 300
 
 SENTENCES = [
@@ -56,7 +56,7 @@ def prompts(folder, pool):
     for line in gzip.open(TEXTS, "rt", encoding="utf-8", errors="replace"):
         name, _, text = line.strip().partition(": ")
         # What is in brackets or signs is not said as it is written.
-        if name.startswith(";") or re.search(r"[^A-Za-z0-9 .,'?!:;-]", text) or len(text.split()) < 2:
+        if name.startswith(";") or re.search(r"[^A-Za-z0-9 .,'?!:;-]", text):
             continue
         if (SOUNDS / f"{name}.g722").exists():
             texts[name] = text

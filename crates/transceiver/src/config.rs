@@ -61,7 +61,7 @@ pub struct VoiceConfig {
     pub response_timeout_ms: u32,
     /// A turn longer than this is ended. Defaults to 60000.
     pub max_turn_ms: u32,
-    /// Suppresses noise in what backends hear. Takes more CPU than the rest of the user's audio, and 10 ms. Defaults to false.
+    /// Suppresses noise in what detector and backends hear. Takes more CPU than the rest of the user's audio, and 10 ms. Defaults to false.
     pub noise_suppression: bool,
     /// Brings the user's speech to one level in what backends hear. Defaults to false.
     pub auto_gain: bool,

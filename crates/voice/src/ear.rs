@@ -25,7 +25,7 @@ pub(crate) struct Ear {
     to_backend: Option<Decimator>,
     to_vad: Option<Decimator>,
     pub(crate) vad: Vad,
-    /// Behind the detector, ahead of the backend.
+    /// Suppression ahead of the detector, gain behind it.
     enhancer: Option<Enhancer>,
     /// Recent audio at the backend's rate; its end is `end`.
     ring: VecDeque<i16>,
@@ -108,9 +108,12 @@ impl Ear {
             0
         });
         out[written.min(length)..].fill(0);
+        if let Some(enhancer) = &mut self.enhancer {
+            enhancer.suppress(out);
+        }
         convert(&mut self.to_vad, out, &mut self.detect);
         if let Some(enhancer) = &mut self.enhancer {
-            enhancer.process(out);
+            enhancer.amplify(out);
         }
         convert(&mut self.to_backend, out, &mut self.backend);
         self.ring.extend(&self.backend);

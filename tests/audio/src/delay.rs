@@ -9,7 +9,7 @@ pub(crate) fn measure(corpus: &Corpus, prompts: usize) -> anyhow::Result<Vec<Fig
     let (mut waited, mut concealed, mut packets) = (0, 0, 0);
     for clip in corpus.speech().take(prompts) {
         let sent = encode(&clip.pcm, 0)?;
-        let heard = deliver(&sent, &vec![false; sent.len()])?;
+        let heard = deliver(&sent, &vec![false; sent.len()], 0)?;
         waited = waited.max(heard.waited);
         concealed += heard.stats.repair.concealed + heard.stats.repair.fec;
         packets += sent.len();

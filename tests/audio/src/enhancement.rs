@@ -47,7 +47,8 @@ pub(crate) fn measure(corpus: &Corpus, seconds: usize) -> anyhow::Result<(Vec<Fi
             let mut parts = pcm.chunks_exact_mut(PACKET);
             let mut each = timed(&wide, PACKET, |_| {
                 if let Some(part) = parts.next() {
-                    enhancer.process(part);
+                    enhancer.suppress(part);
+                    enhancer.amplify(part);
                 }
             });
             cost_us = [0.5, 0.99].map(|part| rounded(percentile(&mut each, part)));
@@ -79,7 +80,10 @@ fn errors(corpus: &Corpus, seconds: usize, config: EnhanceConfig) -> anyhow::Res
 fn enhanced(config: EnhanceConfig, pcm: &[i16]) -> anyhow::Result<Vec<i16>> {
     let Some(mut enhancer) = Enhancer::new(config, SUPPRESSION_RATE) else { return Ok(pcm.to_vec()) };
     let mut wide = wide(pcm)?;
-    wide.chunks_mut(PACKET).for_each(|part| enhancer.process(part));
+    for part in wide.chunks_mut(PACKET) {
+        enhancer.suppress(part);
+        enhancer.amplify(part);
+    }
     // The codec's 6.5 ms and the suppressor's 10 are taken back, so that labels stay where they are.
     let late = 312 + if config.noise_suppression { 480 } else { 0 };
     let narrow = wide[late..].chunks(3).map(|three| {

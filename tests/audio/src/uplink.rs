@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use voice::opus::{Encoder, EncoderConfig, MAX_PACKET_BYTES};
-use voice::{BackendInput, Config, Conversation, MediaFrame, Output, Stats};
+use voice::{BackendInput, Codec, Config, Conversation, MediaFrame, Output, Stats};
 
 /// A packet lasts 20 ms: 320 samples at 16 kHz.
 pub(crate) const PACKET: usize = 320;
@@ -33,6 +33,22 @@ pub(crate) fn frame(index: usize, payload: &[u8]) -> MediaFrame<'_> {
     MediaFrame { marker: index == 0, ..MediaFrame::opus(seq, rtp_timestamp, payload) }
 }
 
+/// The packet numbered `index` behind copies of the `copies` before it (RFC 2198 §3), as Chromium packs them.
+fn red(packets: &[Vec<u8>], index: usize, copies: usize) -> Vec<u8> {
+    /// Opus, as browsers number it.
+    const PAYLOAD_TYPE: u8 = 111;
+    let first = index.saturating_sub(copies);
+    let mut out = Vec::new();
+    for (back, copy) in packets[first..index].iter().enumerate().map(|(at, copy)| (index - first - at, copy)) {
+        #[expect(clippy::cast_possible_truncation, reason = "14 bits hold 17 packets, 10 bits any of 32 kbit/s")]
+        let word = 1 << 31 | u32::from(PAYLOAD_TYPE) << 24 | (back as u32 * 960) << 10 | copy.len() as u32;
+        out.extend(word.to_be_bytes());
+    }
+    out.push(PAYLOAD_TYPE);
+    packets[first..=index].iter().for_each(|block| out.extend(block));
+    out
+}
+
 /// What came of a stream.
 #[derive(Debug)]
 pub(crate) struct Heard {
@@ -44,8 +60,9 @@ pub(crate) struct Heard {
     pub(crate) waited: u64,
 }
 
-/// Sends `packets` but those that `lost` names through a conversation whose turns the client ends, one each 20 ms.
-pub(crate) fn deliver(packets: &[Vec<u8>], lost: &[bool]) -> anyhow::Result<Heard> {
+/// Sends `packets` but those that `lost` names through a conversation whose turns the client ends, one each 20 ms; with RED if
+/// there are to be copies.
+pub(crate) fn deliver(packets: &[Vec<u8>], lost: &[bool], copies: usize) -> anyhow::Result<Heard> {
     let start = Instant::now();
     let mut config = Config::default();
     config.turn.server_vad = None;
@@ -58,7 +75,12 @@ pub(crate) fn deliver(packets: &[Vec<u8>], lost: &[bool]) -> anyhow::Result<Hear
             conversation.handle_timeout(due);
             take(&mut conversation, &mut heard);
         }
-        conversation.handle_media(now, frame(index, payload), 0);
+        if copies > 0 {
+            let payload = red(packets, index, copies);
+            conversation.handle_media(now, MediaFrame { codec: Codec::Red, ..frame(index, &payload) }, 0);
+        } else {
+            conversation.handle_media(now, frame(index, payload), 0);
+        }
         take(&mut conversation, &mut heard);
         let came = (index + 1) * PACKET;
         heard.waited = heard.waited.max(came.saturating_sub(heard.pcm.len()) as u64 * 3);
