@@ -77,6 +77,8 @@ pub struct InterruptionConfig {
     pub min_duration_ms: u32,
     /// Words it takes, recognized by the backend in one utterance. Defaults to 0.
     pub min_words: u32,
+    /// The edge may hold a reply by itself when the user's level rises. Defaults to false.
+    pub reflex: bool,
     /// While the first reply is made or plays, if the user said nothing before it.
     pub greeting: InterruptionProfile,
     /// While a reply is asked for and not heard.
@@ -113,6 +115,7 @@ impl Default for InterruptionConfig {
             enabled: voice.enabled,
             min_duration_ms: voice.min_duration_ms,
             min_words: voice.min_words,
+            reflex: voice.reflex,
             greeting: profile(),
             thinking: profile(),
             speaking: profile(),
@@ -131,6 +134,7 @@ impl From<&InterruptionConfig> for voice::InterruptionConfig {
             enabled: config.enabled,
             min_duration_ms: config.min_duration_ms,
             min_words: config.min_words,
+            reflex: config.reflex,
             greeting: profile(&config.greeting),
             thinking: profile(&config.thinking),
             speaking: profile(&config.speaking),

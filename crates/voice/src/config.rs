@@ -128,6 +128,9 @@ pub struct InterruptionConfig {
     pub min_duration_ms: u32,
     /// Words recognized in one utterance; more than 0 needs a backend that tells what the user says. Defaults to 0.
     pub min_words: u32,
+    /// The edge may hold a reply by itself when the user's level rises, one round trip of the link sooner. It hears no words:
+    /// slammed doors hold the reply too. Defaults to false.
+    pub reflex: bool,
     /// While the first reply is made or plays, if the user said nothing before it.
     pub greeting: InterruptionProfile,
     /// While a reply is asked for and not heard.
@@ -160,6 +163,7 @@ impl Default for InterruptionConfig {
             enabled: true,
             min_duration_ms: 250,
             min_words: 0,
+            reflex: false,
             greeting: profile,
             thinking: profile,
             speaking: profile,

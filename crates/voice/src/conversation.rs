@@ -7,6 +7,7 @@ use crate::client::ClientDelay;
 use crate::config::{Config, TurnConfig};
 use crate::decision::{DecisionKind, InterruptSource, Profile};
 use crate::ear::Ear;
+use crate::echo::Suspicion;
 use crate::opus;
 use crate::outgoing::{News, Outgoing, OutgoingStats, Report};
 use crate::repair::{Piece, Repair, RepairStats, Source};
@@ -19,6 +20,9 @@ use crate::types::{
 };
 use crate::verdict::{Judge, Judging};
 use crate::way::Ways;
+
+/// Audio ahead of a push to talk, in 48 kHz samples: 300 ms.
+const PUSH_TO_TALK: u64 = 300 * 48;
 
 /// Packets of one clip: 2 s.
 const MAX_CLIP: usize = 100;
@@ -60,6 +64,10 @@ pub struct Conversation {
     last_turn: u64,
     /// Media time up to which audio went to the backend.
     given: u64,
+    /// Media time up to which audio is part of an item.
+    committed: u64,
+    /// After a clear, where the next manual turn begins.
+    reach: Option<u64>,
     generation: Option<Generation>,
     last_response: u64,
     /// The first reply, if nothing of the user's came before it.
@@ -107,6 +115,7 @@ impl Conversation {
         let mut ear = Ear::new(config.backend_rate, config.enhance).expect("bounded decoder settings");
         ear.set_padding(padding_ms(&config.turn));
         ear.set_longest_doubt(config.interruption.longest_ms());
+        let reflex = config.interruption.reflex.then_some(Output::Reflex { enabled: true, muted: false });
         Self {
             now,
             repair: Repair::new(),
@@ -116,10 +125,12 @@ impl Conversation {
             judging: Judging::default(),
             outgoing: Outgoing::new(&config).expect("bounded encoder settings"),
             ways: Ways::default(),
-            out: VecDeque::new(),
+            out: reflex.into_iter().collect(),
             turn: None,
             last_turn: 0,
             given: 0,
+            committed: 0,
+            reach: None,
             generation: None,
             last_response: 0,
             greeting: None,
@@ -320,13 +331,16 @@ impl Conversation {
         true
     }
 
-    /// Drops uncommitted audio (input_audio_buffer.clear).
+    /// Drops uncommitted audio (input_audio_buffer.clear). Without voice detection the last 300 ms of it begin the next turn:
+    /// who pushes to talk speaks at once, and the audio is here before the client's event is.
     pub fn clear_input(&mut self, now: Instant) {
         // The backend drops it when the next turn begins.
         self.turn = None;
         self.turns.end();
         self.turns.forget_span();
         self.given = self.ear.end();
+        let reach = self.given.saturating_sub(PUSH_TO_TALK).max(self.committed);
+        self.reach = self.is_manual().then_some(reach);
         self.settle(now);
     }
 
@@ -429,7 +443,8 @@ impl Conversation {
             self.ways.media(piece.arrived, age, piece.media_time + u64::from(piece.samples));
         }
         if self.is_manual() && self.turn.is_none() {
-            self.open_turn(self.given.max(piece.media_time));
+            let from = self.reach.take().unwrap_or_else(|| self.given.max(piece.media_time));
+            self.open_turn(from.max(self.ear.start()));
         }
         let heard = Heard { arrived: piece.arrived, released: now, age_us: piece.age_us, decided: now };
         let detect = std::mem::take(&mut self.ear.detect);
@@ -440,9 +455,14 @@ impl Conversation {
             let Some(probability) = probability else { continue };
             let end = self.ear.end() - rest.len() as u64 * 3;
             let rms = self.ear.vad.rms();
-            let look = probability >= 0.5 && self.turns.wants_timbre();
+            let loud = probability >= self.turns.threshold();
+            let look = loud && self.turns.wants_timbre();
             let wordlike = self.timbre.frame(self.ear.vad.frame(), look);
-            self.judge(now, end, heard, Frame { probability, rms, wordlike, echo: false });
+            // The end of a reply comes back when it is over.
+            let echo = look || (loud && self.echo_suspected());
+            let echo = self.outgoing.echo.frame(now, self.ear.vad.frame(), echo);
+            self.suspect(now);
+            self.judge(now, end, heard, Frame { probability, rms, wordlike, echo });
         }
         self.ear.detect = detect;
         self.turns.heard(now, self.ear.end(), matches!(piece.source, Source::Packet(packet) if opus::is_dtx(packet)));
@@ -462,6 +482,37 @@ impl Conversation {
         if let Some(action) = action {
             self.act(now, end, action);
         }
+    }
+
+    /// Our own reply is heard back, or not any more. The edge cannot tell and must not pause by itself meanwhile.
+    fn suspect(&mut self, now: Instant) {
+        let Some(suspicion) = self.outgoing.echo.poll() else { return };
+        let action = match suspicion {
+            Suspicion::Begins => self.turns.echo_veto(),
+            Suspicion::Ends => {
+                self.turns.note(DecisionKind::EchoGone, InterruptSource::Vad);
+                None
+            }
+        };
+        self.act_if(now, action);
+        if self.config.interruption.reflex {
+            self.out.push_back(Output::Reflex { enabled: true, muted: suspicion == Suspicion::Begins });
+        }
+    }
+
+    /// A frame of a detector that is stood in for.
+    #[cfg(test)]
+    pub(crate) fn feed(&mut self, now: Instant, end: u64, frame: Frame) {
+        let heard = Heard { arrived: now, released: now, age_us: 0, decided: now };
+        self.judge(now, end, heard, frame);
+        self.turns.heard(now, end, false);
+        self.settle(now);
+    }
+
+    /// Our own replies are heard back by the user's microphone.
+    #[must_use]
+    pub fn echo_suspected(&self) -> bool {
+        self.outgoing.echo.is_suspected()
     }
 
     fn tell_decisions(&mut self) {
@@ -554,6 +605,7 @@ impl Conversation {
 
     fn close_turn(&mut self, turn: Turn, from: u64, to: u64) {
         self.turn = None;
+        self.committed = self.given;
         self.turns.forget_span();
         self.backend(BackendInput::SpeechStopped { turn: turn.id, from, to });
         self.backend(BackendInput::Commit { turn: turn.id });

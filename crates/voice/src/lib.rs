@@ -19,6 +19,7 @@ mod contour;
 mod conversation;
 mod decision;
 mod ear;
+mod echo;
 pub mod enhance;
 mod gate;
 mod intake;
@@ -30,6 +31,8 @@ mod preroll;
 mod rate;
 pub mod repair;
 mod resample;
+#[cfg(test)]
+mod schedules;
 mod script;
 mod timbre;
 mod timing;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::adapt::{Adapt, Coding};
 use crate::contour::Contour;
+use crate::echo::Echo;
 use crate::intake::{Intake, Next, Piece};
 use crate::label::Label;
 use crate::ledger::{Ledger, Way};
@@ -133,6 +134,8 @@ pub(crate) struct Outgoing {
     paused: Option<Instant>,
     scratch: Vec<i16>,
     packet: [u8; MAX_PACKET_BYTES],
+    /// Knows what is played, for what comes back of it.
+    pub(crate) echo: Echo,
     pub(crate) stats: OutgoingStats,
 }
 
@@ -179,6 +182,7 @@ impl Outgoing {
             paused: None,
             scratch: Vec::with_capacity(960),
             packet: [0; MAX_PACKET_BYTES],
+            echo: Echo::new(),
             stats: OutgoingStats::default(),
         })
     }
@@ -312,12 +316,14 @@ impl Outgoing {
     /// The edge's clock of silence stands still while it is paused.
     pub(crate) fn pause(&mut self, now: Instant) {
         self.paused = Some(now);
+        self.echo.set_paused(now, true);
         self.touch(now);
     }
 
     /// The pause is over: where to take the reply up, if not at the first sample not sent. After a long pause nobody knows the
     /// beginning of the word any more.
     pub(crate) fn resume(&mut self, now: Instant) -> Option<u64> {
+        self.echo.set_paused(now, false);
         let since = self.paused.take()?;
         self.touch(now);
         let sent = self.items.front().filter(|_| now.saturating_duration_since(since) > LONG_PAUSE)?.ledger.sent();
@@ -384,7 +390,7 @@ impl Outgoing {
                 self.prepare(rate);
                 continue;
             }
-            let utterance = item.utterance;
+            let (utterance, rate) = (item.utterance, item.intake.rate());
             item.encoded += samples;
             match item.intake.next(&mut self.scratch) {
                 Some(Next::Packet { payload, samples }) => {
@@ -392,6 +398,9 @@ impl Outgoing {
                     out.push_back(Output::Frame { utterance, samples, payload });
                 }
                 Some(Next::Frame { padding }) => {
+                    if let Some(rate) = rate {
+                        self.echo.send(utterance.0, &self.scratch, rate);
+                    }
                     self.stats.padding += padding as u64;
                     self.turn_frames += 1;
                     match self.encoder.encode(&self.scratch, &mut self.packet) {
@@ -415,6 +424,7 @@ impl Outgoing {
     pub(crate) fn flush(&mut self, now: Instant, reason: FlushReason, out: &mut VecDeque<Output>) -> bool {
         self.again = None;
         self.paused = None;
+        self.echo.stop();
         let mut up_to = None;
         self.early = None;
         for mut item in self.items.drain(..) {
@@ -446,6 +456,7 @@ impl Outgoing {
         if let Some(cut) = cut {
             cut.item.ledger.report(at, report.sent.min(cut.item.encoded), report.lost, true);
         }
+        self.echo.report(at, utterance.0, report.sent);
         if let Some(item) = self.at_edge(utterance) {
             item.news = now;
             item.limit = item.limit.max(report.limit.unwrap_or(0));
@@ -455,6 +466,7 @@ impl Outgoing {
 
     /// The first frame is on the wire.
     pub(crate) fn started(&mut self, now: Instant, at: Instant, utterance: Utterance) -> Option<News> {
+        self.echo.report(at, utterance.0, 0);
         let item = self.at_edge(utterance)?;
         item.news = now;
         item.ledger.begin(at);

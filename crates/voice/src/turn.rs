@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Config, InterruptionConfig, ServerVad, TurnConfig};
 use crate::decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
+use crate::echo::Own;
 use crate::gate::{Evidence, HOLD_MAX, Rules, Ruling, WordCount};
 use crate::vad::FRAME_MEDIA;
 use crate::verdict::Patience;
@@ -130,7 +131,7 @@ pub(crate) struct Frame {
     /// It could be part of a word.
     pub(crate) wordlike: bool,
     /// It is our own reply, heard back.
-    pub(crate) echo: bool,
+    pub(crate) echo: Own,
 }
 
 /// What may be an interruption.
@@ -259,6 +260,11 @@ impl Turns {
         self.decisions.pop_front()
     }
 
+    /// The detector's threshold.
+    pub(crate) fn threshold(&self) -> f32 {
+        self.vad.as_ref().map_or(0.5, |vad| vad.threshold)
+    }
+
     /// A reply that is not heard yet waits while it is held in doubt.
     pub(crate) fn holds_reply(&self) -> bool {
         matches!(self.user, User::Tentative(Doubt { held: Some(_), .. }))
@@ -362,9 +368,9 @@ impl Turns {
         const ABOVE: f32 = 2.0;
         const SOFTEST: f32 = 33.0; // -60 dBFS: coding noise in digital silence is no attack.
         let Frame { probability, rms, .. } = frame;
-        let threshold = self.vad.as_ref().map_or(0.5, |vad| vad.threshold);
+        let threshold = self.threshold();
         self.peak = rms.max(self.peak * DECAY);
-        let voiced = probability >= threshold && rms > self.peak * FLOOR && !frame.echo;
+        let voiced = probability >= threshold && rms > self.peak * FLOOR && frame.echo != Own::Ours;
         self.probability = probability;
         self.media_end = end;
         self.heard_at = now;
@@ -387,7 +393,7 @@ impl Turns {
         if self.zeros > 0 && self.zeros == self.zeros_told {
             self.note(DecisionKind::InputSilent, InterruptSource::Vad);
         }
-        (voiced, self.judge(now, end, voiced, frame.wordlike))
+        (voiced, self.judge(now, end, voiced, frame))
     }
 
     /// Audio came up to media time `end`; `dtx`: it says that silence follows.
@@ -464,6 +470,15 @@ impl Turns {
         Some(Action::Pause)
     }
 
+    /// What was heard over the reply is the reply itself.
+    pub(crate) fn echo_veto(&mut self) -> Option<Action> {
+        self.note(DecisionKind::EchoVeto, InterruptSource::Vad);
+        let User::Tentative(_) = self.user else { return None };
+        self.user = User::Quiet;
+        self.run = 0;
+        self.resume(InterruptSource::Vad)
+    }
+
     /// Records a decision.
     pub(crate) fn note(&mut self, kind: DecisionKind, source: InterruptSource) {
         self.note_with(kind, source, |_| {});
@@ -530,7 +545,7 @@ impl Turns {
         self.span.map_or(0, |(_, to)| to)
     }
 
-    fn judge(&mut self, now: Instant, end: u64, voiced: bool, wordlike: bool) -> Option<Action> {
+    fn judge(&mut self, now: Instant, end: u64, voiced: bool, frame: Frame) -> Option<Action> {
         let vad = self.vad.as_ref()?;
         let silence = self.silence()?;
         self.aftermath.take_if(|(_, until)| *until < end);
@@ -540,7 +555,7 @@ impl Turns {
                     if self.run < TENTATIVE {
                         return None;
                     }
-                    return self.doubt_begins(now, end, wordlike);
+                    return self.doubt_begins(now, end, frame);
                 }
                 if self.run < ONSET {
                     return None;
@@ -556,17 +571,20 @@ impl Turns {
                         doubt.onset = self.run_from;
                     }
                     doubt.evidence.voiced += 1;
-                    doubt.evidence.wordlike += u32::from(wordlike);
+                    doubt.evidence.wordlike += u32::from(frame.wordlike);
                     doubt.last = end;
                 }
                 self.user = User::Tentative(doubt);
-                if let Some(action) = self.rule(doubt, doubt.source) {
+                // What may be our own is counted, and waits for the answer.
+                if frame.echo != Own::Perhaps
+                    && let Some(action) = self.rule(doubt, doubt.source)
+                {
                     return Some(action);
                 }
                 if end.saturating_sub(doubt.last) >= GAP {
                     return self.doubt_over(InterruptSource::Vad);
                 }
-                self.hold_or_let_go(end)
+                self.hold_or_let_go(end, frame.echo)
             }
             User::Speaking { onset, last } => {
                 if voiced && (end.saturating_sub(last) <= HANGOVER || self.run >= ONSET) {
@@ -601,12 +619,12 @@ impl Turns {
     }
 
     /// Sound over a reply, or on its way to one.
-    fn doubt_begins(&mut self, now: Instant, end: u64, wordlike: bool) -> Option<Action> {
+    fn doubt_begins(&mut self, now: Instant, end: u64, frame: Frame) -> Option<Action> {
         let mut doubt = Doubt {
             onset: self.run_from,
             last: end,
             since: now,
-            evidence: Evidence { voiced: self.run, wordlike: u32::from(wordlike), ..Evidence::default() },
+            evidence: Evidence { voiced: self.run, wordlike: u32::from(frame.wordlike), ..Evidence::default() },
             source: InterruptSource::Vad,
             held: None,
             let_go: false,
@@ -623,17 +641,21 @@ impl Turns {
         }
         self.user = User::Tentative(doubt);
         self.note(DecisionKind::Onset, InterruptSource::Vad);
-        self.hold_or_let_go(end)
+        self.hold_or_let_go(end, frame.echo)
     }
 
     /// Holds the reply for a doubt that is worth it, and lets it go when it is not any more.
-    fn hold_or_let_go(&mut self, end: u64) -> Option<Action> {
+    fn hold_or_let_go(&mut self, end: u64, echo: Own) -> Option<Action> {
         let rules = self.rules();
         let wary = self.media_end < self.wary_until && self.reply == Reply::Audible;
         let User::Tentative(doubt) = &mut self.user else { return None };
         match doubt.held {
             None => {
-                if doubt.let_go || !rules.holds() || (wary && doubt.evidence.wordlike < WARY_FRAMES) {
+                if doubt.let_go
+                    || echo == Own::Perhaps
+                    || !rules.holds()
+                    || (wary && doubt.evidence.wordlike < WARY_FRAMES)
+                {
                     return None;
                 }
                 doubt.held = Some(end);
