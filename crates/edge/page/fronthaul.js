@@ -840,19 +840,23 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
 
   const extension = (uri) => parseInt(values(audio ?? [], "extmap").find((map) => map.split(" ")[1] === uri) ?? "0", 10);
   const level = extension(LEVEL);
-  const midId = extension(MID);
+  const direction = ["sendrecv", "sendonly", "recvonly", "inactive"].find((way) => audio?.includes(`a=${way}`)) ?? "sendrecv";
+  const [sends, receives] = [["sendrecv", "sendonly"].includes(direction), ["sendrecv", "recvonly"].includes(direction)];
+  // Feedback about each packet that comes; the mid, of no use with one audio line, gives way to it.
+  const feedback = opus !== undefined && values(audio, "rtcp-fb").includes(`${opus} transport-cc`);
+  const wide = feedback && receives ? extension(WIDE) : 0;
+  const wideId = wide <= 14 ? wide : 0;
+  const midId = wideId ? 0 : extension(MID);
   // Two halves of one byte.
   if (level > 14 || midId > 14) return undefined;
-  const direction = ["sendrecv", "sendonly", "recvonly", "inactive"].find((way) => audio?.includes(`a=${way}`)) ?? "sendrecv";
   const offered = (value(media[0], "ice-options") ?? "").split(" ");
   const sped = ticket.ice_options.split(" ").filter((name) => offered.includes(name));
   const init = data && value(data, "sctp-init");
   const chunk = init && Uint8Array.from(atob(init), (char) => char.charCodeAt(0));
-  const [sends, receives] = [["sendrecv", "sendonly"].includes(direction), ["sendrecv", "recvonly"].includes(direction)];
-  const flags = (sped.length && 1) | (init && 2) | (audio && 4) | (audio && sends && 8) | (audio && receives && 16) | (data && 32) | (data && 64);
+  const flags = (sped.length && 1) | (init && 2) | (audio && 4) | (audio && sends && 8) | (audio && receives && 16) | (data && 32) | (data && 64) | (wideId && 128);
   const facts = [
     ...fingerprint.split(":").map((byte) => parseInt(byte, 16)),
-    ...[flags, Number(opus ?? 0), (level << 4) | midId, stream >> 8, stream & 255],
+    ...[flags, Number(opus ?? 0), (level << 4) | (wideId || midId), stream >> 8, stream & 255],
     ...(init ? [...chunk.slice(4, 8), ...chunk.slice(16, 20)] : []),
   ];
   const ufrag = ticket.ufrag + unpadded(facts);
@@ -877,6 +881,7 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
       `a=fmtp:${opus} minptime=10;useinbandfec=1`,
       ...(level ? [`a=extmap:${level} ${LEVEL}`] : []),
       ...(midId ? [`a=extmap:${midId} ${MID}`] : []),
+      ...(wideId ? [`a=rtcp-fb:${opus} transport-cc`, `a=extmap:${wideId}/sendonly ${WIDE}`] : []),
       `a=msid:stream-${ticket.cname} audio-${ticket.cname}`,
       `a=ssrc:${ticket.ssrc} cname:${ticket.cname}`,
     ],
@@ -904,6 +909,7 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
 }
 
 const LEVEL = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
+const WIDE = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const MID = "urn:ietf:params:rtp-hdrext:sdes:mid";
 const unpadded = (bytes) => btoa(String.fromCharCode(...bytes)).replace(/=+$/, "");
 

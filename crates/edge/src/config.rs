@@ -75,6 +75,8 @@ pub struct Config {
     pub transceivers: Vec<TransceiverConfig>,
     /// The other edges of the PoP. Defaults to none.
     pub peers: Vec<PeerConfig>,
+    /// What the edge does about audio by itself.
+    pub media: MediaConfig,
     /// Tickets of instant calls.
     pub tickets: TicketConfig,
     /// HTTPS on `http_bind`.
@@ -85,6 +87,14 @@ pub struct Config {
     pub limits: Limits,
     /// Log lines.
     pub log: daemon::log::Config,
+}
+
+/// What the edge does about audio by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MediaConfig {
+    /// Whether playout holds at once when the user's level rises, before the transceiver says so. Defaults to false.
+    pub reflex: bool,
 }
 
 /// What tickets of instant calls grant.
@@ -191,6 +201,7 @@ impl Default for Config {
             models: ["echo", "loopback", "parrot"].map(|name| (name.to_owned(), name.to_owned())).into(),
             transceivers: vec![TransceiverConfig { id: 1, address: local(7443) }],
             peers: Vec::new(),
+            media: MediaConfig::default(),
             tickets: TicketConfig::default(),
             tls: Tls::default(),
             ice_servers: Vec::new(),

@@ -61,8 +61,13 @@ impl PopRig {
             let directory = Directory::in_pop(WORKERS, Pop::new(&peers, 1000));
             let shared = shared_of(*id, directory, keys.clone(), 10, Duration::from_secs(30));
             let worker = |index| {
-                let config =
-                    WorkerConfig { index, edge: *id, session: rtc::Config::default(), limits: Limits::default() };
+                let config = WorkerConfig {
+                    index,
+                    edge: *id,
+                    session: rtc::Config::default(),
+                    limits: Limits::default(),
+                    reflex: false,
+                };
                 Worker::new(begin, config, Arc::clone(&shared.directory), keys.clone(), [9; 32])
             };
             let workers = (0..u32::try_from(WORKERS).unwrap()).map(worker).collect();

@@ -45,8 +45,8 @@ pub use sdp::{
     Renewed, SctpInit, Setup, Snap, Uplink,
 };
 pub use session::{
-    ChannelId, CloseReason, Config, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,
-    SendMessageError, Session, Stats, Transmit, Transport,
+    ChannelId, CloseReason, Config, DownlinkView, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path,
+    SendMediaError, SendMessageError, Session, Stats, Transmit, Transport,
 };
 pub use srtp::Profile as SrtpProfile;
 

@@ -6,6 +6,7 @@
 //! Incoming compound packets are read part by part. They are authentic, which is not the same as well formed: a part
 //! that contradicts itself is counted, the parts in front of it hold.
 
+mod feedback;
 mod parse;
 mod receive;
 mod send;
@@ -14,6 +15,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
+pub(crate) use feedback::Feedback;
 pub(crate) use parse::{Item, SenderInfo, parse};
 pub(crate) use receive::ReceiveStats;
 pub(crate) use send::SendStats;
@@ -23,6 +25,8 @@ const SENDER_REPORT: u8 = 200;
 const RECEIVER_REPORT: u8 = 201;
 const SDES: u8 = 202;
 const BYE: u8 = 203;
+/// Transport layer feedback (RFC 4585 §6.1).
+const TRANSPORT_FEEDBACK: u8 = 205;
 
 /// The count field of a report has five bits.
 const MAX_BLOCKS: usize = 31;

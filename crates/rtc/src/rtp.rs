@@ -20,7 +20,7 @@ mod tests;
 
 use crate::Discard;
 
-/// Length of the fixed header, which is all that we send.
+/// Length of the fixed header.
 pub(crate) const FIXED_HEADER: usize = 12;
 
 /// One RTP packet, borrowed from its datagram.
@@ -160,7 +160,15 @@ pub(crate) fn header_len(packet: &[u8]) -> Result<usize, Discard> {
     if packet.len() < length { Err(Discard::RtpMalformed) } else { Ok(length) }
 }
 
-/// The header of a packet of ours: no CSRC, no extension, no padding.
+/// A transport-wide sequence number and the id of its header extension, 1 to 14
+/// (draft-holmer-rmcat-transport-wide-cc-extensions-01 §2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TransportSeq {
+    pub(crate) id: u8,
+    pub(crate) seq: u16,
+}
+
+/// The header of a packet of ours: no CSRC, no padding, and one extension element at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) marker: bool,
@@ -168,11 +176,13 @@ pub(crate) struct Header {
     pub(crate) seq: u16,
     pub(crate) timestamp: u32,
     pub(crate) ssrc: u32,
+    pub(crate) transport_seq: Option<TransportSeq>,
 }
 
 impl Header {
     /// Appends the header to `out`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         let mut bytes = [0; FIXED_HEADER];
         bytes[0] = 0x80;
         bytes[1] = u8::from(self.marker) << 7 | self.payload_type & 0x7f;
@@ -180,5 +190,11 @@ impl Header {
         bytes[4..8].copy_from_slice(&self.timestamp.to_be_bytes());
         bytes[8..].copy_from_slice(&self.ssrc.to_be_bytes());
         out.extend_from_slice(&bytes);
+        if let Some(TransportSeq { id, seq }) = self.transport_seq {
+            out[start] |= 0x10;
+            let [high, low] = seq.to_be_bytes();
+            // RFC 8285 §4.2: one word, of which the element has two bytes of data and one of padding behind it.
+            out.extend_from_slice(&[0xbe, 0xde, 0, 1, id << 4 | 1, high, low, 0]);
+        }
     }
 }

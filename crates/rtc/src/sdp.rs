@@ -25,7 +25,7 @@
 //!
 //! # Not implemented
 //!
-//! NACK and transport-wide feedback
+//! NACK, transport-wide feedback of ours about what the client sends
 //! (not answered, so never used), `ice2` (RFC 8445 §10), SDES keys, the SCTP lines of old drafts (`DTLS/SCTP 5000`).
 
 mod answer;
@@ -230,6 +230,8 @@ pub struct AudioSetup {
     pub audio_level_id: Option<u8>,
     /// Extension id of `urn:ietf:params:rtp-hdrext:sdes:mid`, when agreed.
     pub mid_id: Option<u8>,
+    /// Extension id of the transport-wide sequence numbers on what we send (`transport-cc`), when agreed.
+    pub transport_seq_id: Option<u8>,
     /// The client sends to us.
     pub receive: bool,
     /// We send to the client.

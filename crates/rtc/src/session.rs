@@ -18,6 +18,7 @@
 //! [`Session::handle_offer`] and [`Session::handle_fragment`] change what was agreed and restart ICE. DTLS, the keys, the
 //! rollover counters and the SCTP association go on.
 
+mod downlink;
 mod handshake;
 mod media;
 mod types;
@@ -25,6 +26,7 @@ mod types;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+pub use downlink::DownlinkView;
 pub use types::{
     ChannelId, CloseReason, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path, SendMediaError,
     SendMessageError, Stats, Transmit, Transport,
@@ -333,7 +335,7 @@ impl Session {
         if renewed.restarted {
             self.agent.restart(fresh);
         }
-        self.media.renew(&renewed.setup.audio);
+        self.media.renew(now, &renewed.setup.audio);
         match (&mut self.sctp, &renewed.setup.sctp) {
             (Some(sctp), Some(setup)) => {
                 sctp.set_send_limit(setup.max_message_bytes);
@@ -380,6 +382,12 @@ impl Session {
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// What is known of the way to the client, and of what was sent under this label, once anything is.
+    #[must_use]
+    pub fn downlink(&self, label: u32) -> Option<DownlinkView> {
+        self.media.downlink(label)
     }
 
     /// RFC 8445 §7.3: a check is answered where it came from. DTLS takes what the check carries first, so that the response
@@ -470,7 +478,7 @@ impl Session {
         }
     }
 
-    fn reports(&mut self, now: Instant, path: Path, datagram: &[u8], admit: Admit) -> Result<(), Discard> {
+    fn reports(&mut self, now: Instant, path: Path, datagram: &mut [u8], admit: Admit) -> Result<(), Discard> {
         let opened = self.media.reports(now, datagram, &mut self.stats)?;
         if opened.newest {
             self.proven(now, path, admit);
@@ -573,7 +581,7 @@ impl Session {
         let Some(keys) = srtp::contexts(profile, &keys, self.dtls_active) else {
             return self.finish(now, CloseReason::DtlsFailed);
         };
-        self.media.start(keys);
+        self.media.start(now, keys);
         if let Some(path) = from {
             self.agent.select(now, path);
         }

@@ -129,7 +129,8 @@ fn ssrc_at(packet: &[u8], at: usize) -> Option<u32> {
 /// An authentic RTCP packet.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct OpenedRtcp {
-    pub(crate) plain: Vec<u8>,
+    /// Of the plain packet, at the start of the sealed one.
+    pub(crate) length: usize,
     /// No packet of its sender's is ahead of it.
     pub(crate) newest: bool,
 }
@@ -171,8 +172,8 @@ impl Receiver {
         Ok(length)
     }
 
-    /// Opens an SRTCP packet (the control path: may allocate).
-    pub(crate) fn open_rtcp(&mut self, packet: &[u8]) -> Result<OpenedRtcp, Discard> {
+    /// Opens an SRTCP packet in place: of a client that tells packet by packet what it heard, 20 come in a second.
+    pub(crate) fn open_rtcp(&mut self, packet: &mut [u8]) -> Result<OpenedRtcp, Discard> {
         let ssrc = ssrc_at(packet, 4).ok_or(Discard::RtpMalformed)?;
         let index = match &self.rtcp {
             Cipher::Gcm(_) => gcm::rtcp_index(packet),
@@ -181,12 +182,12 @@ impl Receiver {
         if !self.rtcp_streams.is_fresh(ssrc, index) {
             return Err(Discard::SrtpReplay);
         }
-        let plain = match &self.rtcp {
+        let length = match &self.rtcp {
             Cipher::Gcm(gcm) => gcm.open_rtcp(packet, ssrc, index),
             Cipher::Cm(cm) => cm.open_rtcp(packet, ssrc, index),
         }?;
         self.rtcp_streams.accept(ssrc, index);
-        Ok(OpenedRtcp { plain, newest: self.rtcp_streams.highest(ssrc) == Some(index) })
+        Ok(OpenedRtcp { length, newest: self.rtcp_streams.highest(ssrc) == Some(index) })
     }
 
     /// SRTP packets refused since the last that opened. A client that restarts its sequence numbers under one SSRC

@@ -10,7 +10,7 @@ use str0m::channel::ChannelId;
 use str0m::format::Codec;
 use str0m::media::{Direction, MediaKind, Mid, Pt};
 use str0m::net::{Protocol, Receive};
-use str0m::rtp::RtpWrite;
+use str0m::rtp::{ExtensionValues, RtpWrite};
 use str0m::{Candidate, Event, Input, Output, Rtc};
 use voice::opus::{Encoder, EncoderConfig, MAX_PACKET_BYTES};
 
@@ -297,7 +297,8 @@ impl Client {
         let pcm: Vec<i16> = (0..FRAME_SAMPLES).map(|_| self.microphone.pop_front().unwrap_or(0)).collect();
         let mut packet = [0; MAX_PACKET_BYTES];
         let length = self.encoder.encode(&pcm, &mut packet).expect("20 ms of PCM");
-        let write = RtpWrite::new(self.opus, self.seq.into(), self.timestamp, now, &packet[..length]);
+        let level = ExtensionValues { audio_level: Some(level(&pcm)), ..ExtensionValues::default() };
+        let write = RtpWrite::new(self.opus, self.seq.into(), self.timestamp, now, &packet[..length]).ext_vals(level);
         self.seq += 1;
         self.timestamp = self.timestamp.wrapping_add(960);
         if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(self.mid, None) {
@@ -310,4 +311,13 @@ impl Client {
             }
         }
     }
+}
+
+/// RFC 6464: the level of a frame in dB relative to the loudest there is, with the noise of a quiet room in it.
+fn level(pcm: &[i16]) -> i8 {
+    let sum: f64 = pcm.iter().map(|sample| f64::from(*sample).powi(2)).sum();
+    let mean = sum / pcm.len().max(1) as f64 / 32_768_f64.powi(2) + 1e-6;
+    #[expect(clippy::cast_possible_truncation, reason = "-60 to 0")]
+    let level = (10.0 * mean.log10()).round() as i8;
+    level
 }

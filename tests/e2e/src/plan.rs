@@ -55,6 +55,8 @@ pub struct Plan {
     pub access: Access,
     /// From the edge to transceivers and back.
     pub link: Link,
+    /// The edge may hold playout by itself.
+    pub reflex: bool,
 }
 
 impl Default for Plan {
@@ -66,6 +68,7 @@ impl Default for Plan {
             nodes: vec![NodePlan { id: 1, seats: 100, refusing: false }],
             access: Access { delay: Duration::from_millis(10), ..Access::default() },
             link: Link { delay: Duration::from_millis(5), ..Link::default() },
+            reflex: false,
         }
     }
 }

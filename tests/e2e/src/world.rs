@@ -144,8 +144,13 @@ impl World {
         }
         let worker = |index: usize| {
             let index = u32::try_from(index).expect("few workers");
-            let config =
-                WorkerConfig { index, edge: edge.edge, session: rtc::Config::default(), limits: Limits::default() };
+            let config = WorkerConfig {
+                index,
+                edge: edge.edge,
+                session: rtc::Config::default(),
+                limits: Limits::default(),
+                reflex: plan.reflex,
+            };
             let (directory, keys) = (Arc::clone(&edge.directory), edge.keys.current());
             let seed = sim.random(label::WORKERS + u64::from(index)).seed();
             Worker::new(now, config, directory, keys, seed)

@@ -50,8 +50,13 @@ impl Rig {
         let local = SocketAddr::from(([192, 0, 2, 1], 3478));
         let remote = SocketAddr::from(([198, 51, 100, 7], 40_000));
         let shared = shared(local);
-        let config =
-            WorkerConfig { index: 0, edge: shared.edge, session: rtc::Config::default(), limits: Limits::default() };
+        let config = WorkerConfig {
+            index: 0,
+            edge: shared.edge,
+            session: rtc::Config::default(),
+            limits: Limits::default(),
+            reflex: false,
+        };
         let (directory, keys) = (Arc::clone(&shared.directory), shared.keys.current());
         let worker = Worker::new(now, config, directory, keys, [1; 32]);
 

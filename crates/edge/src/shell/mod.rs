@@ -155,6 +155,7 @@ impl Edge {
                     edge: config.edge(),
                     session: config.session(),
                     limits: config.worker_limits(),
+                    reflex: config.media.reflex,
                 },
                 core: cores.get(index % cores.len().max(1)).copied(),
                 spin: Duration::from_micros(config.spin_us),

@@ -137,6 +137,12 @@ impl Board {
         counter!("fronthaul_edge_stale_frames_total").absolute(stats.stale_frames);
         counter!("fronthaul_edge_refused_frames_total").absolute(stats.refused_frames);
         counter!("fronthaul_edge_skipped_slots_total").absolute(stats.skipped_slots);
+        counter!("fronthaul_edge_replayed_frames_total").absolute(stats.replayed_frames);
+        counter!("fronthaul_edge_clip_frames_total").absolute(stats.clip_frames);
+        counter!("fronthaul_edge_clips_dropped_total").absolute(stats.clips_dropped);
+        counter!("fronthaul_edge_feedback_total").absolute(stats.feedback);
+        counter!("fronthaul_edge_reflex_total", "result" => "held").absolute(stats.reflex_held);
+        counter!("fronthaul_edge_reflex_total", "result" => "timed_out").absolute(stats.reflex_timed_out);
         counter!("fronthaul_edge_held_dropped_total").absolute(stats.held_dropped);
         counter!("fronthaul_edge_messages_refused_total").absolute(stats.messages_refused);
         counter!("fronthaul_edge_streams_unopened_total").absolute(stats.streams_unopened);

@@ -225,19 +225,27 @@ impl Worker {
             }
             Some(transceiver_message::Kind::Pause(_)) => {
                 if let Some(remote) = client.remote() {
-                    remote.playout.pause(now);
+                    remote.pause(now);
                 }
             }
-            Some(transceiver_message::Kind::Resume(_)) => {
+            Some(transceiver_message::Kind::Resume(resume)) => {
                 if let Some(remote) = client.remote() {
-                    remote.playout.resume(now);
+                    remote.resume(now, resume.from);
                 }
             }
-            // Neither the reflex nor clips yet; without them nothing is lost.
-            Some(transceiver_message::Kind::Reflex(_) | transceiver_message::Kind::Clip(_)) => {}
+            Some(transceiver_message::Kind::Reflex(settings)) => {
+                if let Some(remote) = client.remote() {
+                    remote.set_reflex(settings);
+                }
+            }
+            Some(transceiver_message::Kind::Clip(clip)) => {
+                if let Some(remote) = client.remote() {
+                    remote.clip(now, clip);
+                }
+            }
             Some(transceiver_message::Kind::Flush(flush)) => {
                 if let Some(remote) = client.remote() {
-                    remote.playout.flush(now, flush.up_to);
+                    remote.flush(now, flush.up_to);
                 }
             }
             Some(transceiver_message::Kind::Close(_)) => client.end_soon(now, CloseCause::TransceiverClosed),

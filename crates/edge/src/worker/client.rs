@@ -89,7 +89,7 @@ impl Client {
         match &mut self.side {
             Side::Echo(_) => {
                 let MediaFrame { codec, rtp_timestamp, marker, payload, .. } = frame;
-                let echo = OutgoingFrame { codec, rtp_timestamp, marker, payload };
+                let echo = OutgoingFrame { codec, rtp_timestamp, marker, payload, label: 0, samples: 0 };
                 self.send_media(now, echo, io);
             }
             Side::Remote(remote) => remote.media(now, frame, io),
@@ -104,7 +104,11 @@ impl Client {
         let Side::Remote(remote) = &mut self.side else { return false };
         if let Some((rtp_timestamp, marker)) = remote.direct(now, frame) {
             let codec = self.downlink_codec();
-            self.send_media(now, OutgoingFrame { codec, rtp_timestamp, marker, payload: frame.payload }, io);
+            self.send_media(
+                now,
+                OutgoingFrame { codec, rtp_timestamp, marker, payload: frame.payload, label: 0, samples: 0 },
+                io,
+            );
         }
         true
     }
@@ -195,13 +199,20 @@ impl Client {
             let Side::Remote(remote) = &mut self.side else { break };
             let Some(due) = remote.playout.poll_frame(now, &mut payload) else { break };
             *budget -= 1;
-            let frame =
-                OutgoingFrame { codec, rtp_timestamp: due.rtp_timestamp, marker: due.marker, payload: &payload };
+            let frame = OutgoingFrame {
+                codec,
+                rtp_timestamp: due.rtp_timestamp,
+                marker: due.marker,
+                payload: &payload,
+                label: due.utterance,
+                samples: due.samples,
+            };
             self.send_media(now, frame, io);
         }
         io.recycle(payload);
         if let Side::Remote(remote) = &mut self.side {
-            remote.tell_playout(now, io);
+            let rtc = &self.rtc;
+            remote.tell_playout(now, |utterance| rtc.downlink(utterance), io);
         }
     }
 

@@ -26,6 +26,7 @@ mod held;
 mod io;
 pub mod peers;
 pub mod playout;
+mod reflex;
 mod remote;
 mod renew;
 mod routing;
@@ -76,6 +77,8 @@ pub struct WorkerConfig {
     pub session: rtc::Config,
     /// What strangers may cost.
     pub limits: Limits,
+    /// Whether the edge may hold playout by itself when the user's level rises.
+    pub reflex: bool,
 }
 
 /// The core of one worker. See the module for how to drive it. Not `Send`.
@@ -219,12 +222,18 @@ impl Worker {
             Side::Remote(remote) => Some(remote.playout.stats()),
             Side::Echo(_) => None,
         });
-        stats.streams_unopened += self.clients.iter().map(|client| client.rtc.stats().streams_unopened).sum::<u64>();
+        for rtc in self.clients.iter().map(|client| client.rtc.stats()) {
+            stats.streams_unopened += rtc.streams_unopened;
+            stats.feedback += rtc.feedback;
+        }
         for playout in running.chain([&self.past_playout]) {
             stats.underruns += playout.underruns;
             stats.stale_frames += playout.stale;
             stats.refused_frames += playout.refused;
             stats.skipped_slots += playout.skipped_slots;
+            stats.replayed_frames += playout.replayed;
+            stats.clip_frames += playout.clip_frames;
+            stats.clips_dropped += playout.clips_dropped;
         }
         stats
     }
@@ -300,6 +309,7 @@ impl Worker {
         }
         client.drain_transmits(&mut self.io);
         self.io.stats.streams_unopened += client.rtc.stats().streams_unopened;
+        self.io.stats.feedback += client.rtc.stats().feedback;
         if let Side::Remote(remote) = &mut client.side {
             if let Some(slot) = remote.slot().map(|slot| (remote.transceiver(), slot))
                 && self.slots.get(&slot) == Some(&key)
@@ -312,6 +322,9 @@ impl Worker {
             self.past_playout.stale += stats.stale;
             self.past_playout.refused += stats.refused;
             self.past_playout.skipped_slots += stats.skipped_slots;
+            self.past_playout.replayed += stats.replayed;
+            self.past_playout.clip_frames += stats.clip_frames;
+            self.past_playout.clips_dropped += stats.clips_dropped;
         }
         for path in &client.paths {
             if self.paths.get(path) == Some(&key) {

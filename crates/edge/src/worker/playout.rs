@@ -15,12 +15,16 @@
 //! * A late driver never causes a burst: slots that passed whole are skipped, their frames move to the slots that follow.
 //! * Nothing of an utterance at or below the flushed one is ever sent.
 //! * Sound is followed by sound or by silent frames, never by nothing.
+//! * `sent` of an utterance only grows, by each of its samples once: what a step back plays again does not count.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+mod kept;
 #[cfg(test)]
 mod tests;
+
+use kept::Kept;
 
 /// Samples per second of the media clock (RFC 7587 §4.1: Opus in RTP always counts 48 kHz).
 pub const SAMPLES_PER_SECOND: u64 = 48_000;
@@ -54,12 +58,18 @@ const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
 /// Samples of [`SILENCE`].
 const SILENCE_SAMPLES: u64 = 960;
 
+/// Samples of a frame of a clip.
+const CLIP_FRAME_SAMPLES: u64 = 960;
+
 /// Silent frames after the last one with sound: a receiver left without packets stretches what it heard last into the
 /// pause. Three outlive a lost packet.
 const SILENT_FRAMES: u8 = 3;
 
 /// Payload buffers kept for reuse: one second of 20 ms frames and some.
 const MAX_SPARE: usize = 64;
+
+/// Frames of a clip: 2 s of 20 ms. At most 128 kB, ~12 kB as a rule, until it is over.
+pub const MAX_CLIP_FRAMES: usize = 100;
 
 /// Positions of utterances that are over, kept so that a repeated Flush gets the same answer.
 const MAX_OVER: usize = 4;
@@ -115,6 +125,10 @@ pub struct DueFrame {
     pub rtp_timestamp: u32,
     /// First frame after a gap in the timestamps.
     pub marker: bool,
+    /// Of which utterance; 0 for silence and clips.
+    pub utterance: u32,
+    /// Samples of the utterance that are on the wire with this frame for the first time.
+    pub samples: u16,
 }
 
 /// Plain counters of one playout.
@@ -122,6 +136,12 @@ pub struct DueFrame {
 pub struct Stats {
     /// Frames with sound handed out.
     pub sent: u64,
+    /// Of these, frames that a step back played again.
+    pub replayed: u64,
+    /// Frames of clips, not among the others.
+    pub clip_frames: u64,
+    /// Clips that were not played, or not to their end, as an utterance was.
+    pub clips_dropped: u64,
     /// Frames of flushed, unknown or overtaken utterances.
     pub stale: u64,
     /// Frames beyond the credit or not shaped like an Opus packet.
@@ -140,6 +160,7 @@ struct Queued {
 struct Utterance {
     id: u32,
     frames: VecDeque<Queued>,
+    kept: Kept,
     /// Item sample after the last frame on the wire.
     sent: u64,
     /// Item sample after the last frame in the queue.
@@ -149,12 +170,21 @@ struct Utterance {
     ended: bool,
 }
 
+impl Utterance {
+    /// There is a frame to play.
+    fn is_ready(&self) -> bool {
+        !self.frames.is_empty() || self.kept.is_waiting()
+    }
+}
+
 /// The queue and its pacer.
 pub struct Playout {
     base: Instant,
     /// In playing order; only the first one plays.
     utterances: VecDeque<Utterance>,
     over: VecDeque<(u32, u64)>,
+    /// What is left of the clip that plays.
+    clip: VecDeque<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     effects: VecDeque<Effect>,
     /// Media time at which the slot of the last frame sent ends.
@@ -180,6 +210,7 @@ impl Playout {
             base: now,
             utterances: VecDeque::with_capacity(MAX_UTTERANCES),
             over: VecDeque::with_capacity(MAX_OVER),
+            clip: VecDeque::new(),
             spare: Vec::new(),
             effects: VecDeque::new(),
             slot_end: 0,
@@ -214,6 +245,7 @@ impl Playout {
             Utterance {
                 id,
                 frames: VecDeque::new(),
+                kept: Kept::default(),
                 sent: first_sample,
                 received: first_sample,
                 underruns: 0,
@@ -263,11 +295,47 @@ impl Playout {
         self.answer(EffectKind::Paused);
     }
 
-    /// Goes on at the first sample not sent.
-    pub fn resume(&mut self, now: Instant) {
+    /// Goes on at the first sample not sent, or with the kept frame that begins at `from` or before it.
+    pub fn resume(&mut self, now: Instant, from: Option<u64>) {
         self.settle(now);
         self.paused = false;
+        if let Some((head, from)) = self.utterances.front_mut().zip(from)
+            && from < head.sent
+        {
+            head.kept.step_back(from);
+        }
         self.answer(EffectKind::Resumed);
+    }
+
+    /// Holds playout like [`Playout::pause`] by the edge's own will: the utterance that plays and what is sent of it, if
+    /// one plays.
+    pub fn hold(&mut self, now: Instant) -> Option<(u32, u64)> {
+        self.settle(now);
+        let head = self.utterances.front().filter(|head| !self.paused && head.started)?;
+        let held = (head.id, head.sent);
+        self.paused = true;
+        self.running = false;
+        Some(held)
+    }
+
+    /// Whether sound of an utterance leaves.
+    #[must_use]
+    pub fn is_playing(&self) -> bool {
+        self.running && self.utterances.front().is_some_and(|head| head.started)
+    }
+
+    /// Plays frames of 20 ms at once, in place of a clip that plays, unless an utterance is open. `false`: it is not played,
+    /// or not shaped like a clip.
+    pub fn play_clip(&mut self, now: Instant, frames: Vec<Vec<u8>>) -> bool {
+        self.settle(now);
+        let shaped = frames.len() <= MAX_CLIP_FRAMES
+            && frames.iter().all(|frame| (1..=MAX_PAYLOAD_BYTES).contains(&frame.len()));
+        if !shaped || !self.utterances.is_empty() {
+            self.stats.clips_dropped += 1;
+            return false;
+        }
+        self.clip = frames.into();
+        true
     }
 
     /// Drops every utterance up to and including `up_to`, frames still to come included, and ends a pause: what was
@@ -294,13 +362,46 @@ impl Playout {
         if clock < self.slot_end {
             return None;
         }
-        let sounding = self.utterances.front().is_some_and(|head| !self.paused && !head.frames.is_empty());
+        let sounding = self.utterances.front().is_some_and(|head| !self.paused && head.is_ready());
         if !sounding {
-            return self.silence(clock, payload);
+            return if self.clip.is_empty() { self.silence(clock, payload) } else { self.clip_frame(clock, payload) };
         }
-        let head = self.utterances.front_mut()?;
-        let mut frame = head.frames.pop_front()?;
-        let samples = u64::from(frame.samples);
+        if !self.clip.is_empty() {
+            self.clip.clear();
+            self.stats.clips_dropped += 1;
+        }
+        let Self { utterances, spare, stats, .. } = self;
+        let head = utterances.front_mut()?;
+        let (samples, fresh) = match head.kept.next(payload) {
+            Some(samples) => {
+                stats.replayed += 1;
+                (samples, 0)
+            }
+            None => {
+                let mut frame = head.frames.pop_front()?;
+                head.kept.keep(head.sent, frame.samples, &frame.payload, spare);
+                std::mem::swap(payload, &mut frame.payload);
+                if spare.len() < MAX_SPARE {
+                    spare.push(frame.payload);
+                }
+                (frame.samples, frame.samples)
+            }
+        };
+        stats.sent += 1;
+        head.sent += u64::from(fresh);
+        let utterance = head.id;
+        self.playing = utterance;
+        if !std::mem::replace(&mut head.started, true) {
+            self.effects.push_back(Effect { kind: EffectKind::Started, utterance, sent: head.sent });
+        }
+        let (slot, marker) = self.sound(clock, samples.into());
+        self.retire();
+        let fresh = u16::try_from(fresh).unwrap_or(u16::MAX);
+        Some(DueFrame { rtp_timestamp: low32(slot), marker, utterance, samples: fresh })
+    }
+
+    /// Takes the slot for a frame with sound: its begin, and whether a talkspurt begins with it.
+    fn sound(&mut self, clock: u64, samples: u64) -> (u64, bool) {
         let slot = if self.running {
             let skipped = (clock - self.slot_end) / samples;
             self.stats.skipped_slots += skipped;
@@ -312,19 +413,19 @@ impl Playout {
         self.running = true;
         self.silent_left = SILENT_FRAMES;
         self.slot_end = slot + samples;
-        self.stats.sent += 1;
-        self.playing = head.id;
-        head.sent += samples;
-        if !head.started {
-            head.started = true;
-            self.effects.push_back(Effect { kind: EffectKind::Started, utterance: head.id, sent: head.sent });
-        }
-        std::mem::swap(payload, &mut frame.payload);
+        (slot, marker)
+    }
+
+    /// The next frame of the clip.
+    fn clip_frame(&mut self, clock: u64, payload: &mut Vec<u8>) -> Option<DueFrame> {
+        let mut frame = self.clip.pop_front()?;
+        std::mem::swap(payload, &mut frame);
         if self.spare.len() < MAX_SPARE {
-            self.spare.push(frame.payload);
+            self.spare.push(frame);
         }
-        self.retire();
-        Some(DueFrame { rtp_timestamp: low32(slot), marker })
+        self.stats.clip_frames += 1;
+        let (slot, marker) = self.sound(clock, CLIP_FRAME_SAMPLES);
+        Some(DueFrame { rtp_timestamp: low32(slot), marker, utterance: 0, samples: 0 })
     }
 
     /// A silent frame, if the receiver is still owed one.
@@ -335,7 +436,7 @@ impl Playout {
         self.slot_end = slot + SILENCE_SAMPLES;
         payload.clear();
         payload.extend_from_slice(&SILENCE);
-        Some(DueFrame { rtp_timestamp: low32(slot), marker: false })
+        Some(DueFrame { rtp_timestamp: low32(slot), marker: false, utterance: 0, samples: 0 })
     }
 
     /// The report that is due.
@@ -368,9 +469,9 @@ impl Playout {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let wanted = self.utterances.front().is_some_and(|head| {
             let starving = self.running && head.started && !head.ended;
-            !self.paused && (!head.frames.is_empty() || starving)
+            !self.paused && (head.is_ready() || starving)
         });
-        let frame = (wanted || self.silent_left > 0).then(|| self.instant(self.slot_end));
+        let frame = (wanted || self.silent_left > 0 || !self.clip.is_empty()).then(|| self.instant(self.slot_end));
         let report = self.next_report.filter(|_| !self.utterances.is_empty());
         [frame, report].into_iter().flatten().min()
     }
@@ -395,14 +496,14 @@ impl Playout {
 
     /// Ends the talkspurt if a slot has begun for which there is no frame.
     fn settle(&mut self, now: Instant) {
-        if !self.running || self.clock(now) < self.slot_end {
+        if !self.running || self.clock(now) < self.slot_end || !self.clip.is_empty() {
             return;
         }
         let Some(head) = self.utterances.front_mut() else {
             self.running = false;
             return;
         };
-        if head.frames.is_empty() {
+        if !head.is_ready() {
             self.running = false;
             if head.started {
                 head.underruns = head.underruns.saturating_add(1);
@@ -414,7 +515,7 @@ impl Playout {
 
     /// Closes utterances that ended and of which everything is sent, so that the next one plays.
     fn retire(&mut self) {
-        while self.utterances.front().is_some_and(|u| u.ended && u.frames.is_empty()) {
+        while self.utterances.front().is_some_and(|u| u.ended && !u.is_ready()) {
             let Some(done) = self.utterances.pop_front() else { break };
             self.effects.push_back(Effect { kind: EffectKind::Finished, utterance: done.id, sent: done.sent });
             self.forget(done);
@@ -425,7 +526,8 @@ impl Playout {
         self.over.truncate(MAX_OVER - 1);
         self.over.push_front((over.id, over.sent));
         let room = MAX_SPARE.saturating_sub(self.spare.len());
-        self.spare.extend(over.frames.into_iter().take(room).map(|f| f.payload));
+        let buffers = over.frames.into_iter().map(|f| f.payload).chain(over.kept.into_buffers());
+        self.spare.extend(buffers.take(room));
     }
 
     fn answer(&mut self, kind: EffectKind) {

@@ -2,17 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use link::datagram::{Codec, MediaUp, PlayoutReport, Previous, Seen};
+use link::datagram::{ClientView, Codec, MediaUp, PlayoutReport, Previous, Seen};
 use link::ids::{Epoch, SessionId, Slot, TransceiverId};
 use link::proto::{
-    Closed, EdgeMessage, OpenRequest, OversizeFrame, PlayoutEffect, ReleaseRequest, edge_message, playout_effect,
+    Clip, Closed, EdgeMessage, OpenRequest, OversizeFrame, PlayoutEffect, ReflexPause, ReflexSettings, ReleaseRequest,
+    edge_message, playout_effect,
 };
 use link::route::ticket::DEFAULT_TENANT;
-use rtc::MediaFrame;
+use rtc::{DownlinkView, MediaFrame};
 
 use super::held::Held;
 use super::io::{Io, Output};
 use super::playout::{EffectKind, Playout};
+use super::reflex::Reflex;
 use crate::directory::CallInfo;
 use crate::seats::Seat;
 
@@ -44,6 +46,8 @@ pub(crate) struct Remote {
     state: State,
     held: Held,
     pub(crate) playout: Playout,
+    reflex: Reflex,
+    last_clip: u32,
     /// The last frame to the transceiver, while the link repeats.
     previous: Previous,
     /// Of frames that come by datagrams.
@@ -54,7 +58,14 @@ pub(crate) struct Remote {
 
 impl Remote {
     /// Asks the transceiver of `seat` to take the call.
-    pub(crate) fn open(now: Instant, session: SessionId, seat: Seat, call: &CallInfo, io: &mut Io) -> Self {
+    pub(crate) fn open(
+        now: Instant,
+        session: SessionId,
+        seat: Seat,
+        call: &CallInfo,
+        reflex: Reflex,
+        io: &mut Io,
+    ) -> Self {
         let remote = Self {
             session,
             seat,
@@ -62,6 +73,8 @@ impl Remote {
             state: State::Opening,
             held: Held::default(),
             playout: Playout::new(now),
+            reflex,
+            last_clip: 0,
             previous: Previous::default(),
             direct: Direct::default(),
             first_failure: None,
@@ -144,6 +157,10 @@ impl Remote {
             self.state = State::Opening;
             self.ask(call, io);
         }
+        if self.reflex.timed_out(now) {
+            io.stats.reflex_timed_out += 1;
+            self.playout.resume(now, None);
+        }
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
@@ -151,19 +168,67 @@ impl Remote {
             State::Waiting(at) => Some(at),
             _ => None,
         };
-        [retry, self.playout.poll_timeout()].into_iter().flatten().min()
+        [retry, self.playout.poll_timeout(), self.reflex.poll_timeout()].into_iter().flatten().min()
     }
 
     /// A frame from the client.
     pub(crate) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, io: &mut Io) {
         match self.state {
-            State::Open(slot) => self.forward(now, slot, now, frame, io),
+            State::Open(slot) => {
+                self.forward(now, slot, now, frame, io);
+                if let Some(level) = frame.audio_level {
+                    self.hear(now, level, io);
+                }
+            }
             State::Opening | State::Waiting(_) => {
                 if !self.held.frame(now, frame) {
                     io.stats.held_dropped += 1;
                 }
             }
             State::Ended => {}
+        }
+    }
+
+    /// The edge reflex.
+    fn hear(&mut self, now: Instant, level: u8, io: &mut Io) {
+        if !self.reflex.hear(now, level, self.playout.is_playing()) {
+            return;
+        }
+        let Some((utterance, sent)) = self.playout.hold(now) else { return };
+        io.stats.reflex_held += 1;
+        let pause = ReflexPause { utterance, sent, level: level.into() };
+        self.message(edge_message::Kind::Reflex(pause), io);
+    }
+
+    /// Playout holds, by the transceiver's will.
+    pub(crate) fn pause(&mut self, now: Instant) {
+        self.reflex.confirmed();
+        self.playout.pause(now);
+    }
+
+    /// Playout goes on, from an earlier sample if one is given.
+    pub(crate) fn resume(&mut self, now: Instant, from: Option<u64>) {
+        self.reflex.ended(now);
+        self.playout.resume(now, from);
+    }
+
+    /// Playout of everything up to an utterance is dropped.
+    pub(crate) fn flush(&mut self, now: Instant, up_to: u32) {
+        self.reflex.confirmed();
+        self.playout.flush(now, up_to);
+    }
+
+    /// What the transceiver wants of the reflex.
+    pub(crate) fn set_reflex(&mut self, settings: ReflexSettings) {
+        self.reflex.set(settings.enabled, settings.muted);
+    }
+
+    /// Sound beside the conversation.
+    pub(crate) fn clip(&mut self, now: Instant, clip: Clip) {
+        // A stream says everything once; what comes again is no clip of this call.
+        if clip.id > self.last_clip {
+            self.last_clip = clip.id;
+            self.playout.play_clip(now, clip.frames);
         }
     }
 
@@ -187,7 +252,9 @@ impl Remote {
     }
 
     /// Tells the transceiver what became of playout.
-    pub(crate) fn tell_playout(&mut self, now: Instant, io: &mut Io) {
+    ///
+    /// `view` tells what is known of the way to the client and of an utterance on it.
+    pub(crate) fn tell_playout(&mut self, now: Instant, view: impl FnOnce(u32) -> Option<DownlinkView>, io: &mut Io) {
         while let Some(effect) = self.playout.poll_effect() {
             let kind = match effect.kind {
                 EffectKind::Started => playout_effect::Kind::Started,
@@ -210,7 +277,13 @@ impl Remote {
                 limit: report.limit,
                 queue_ms: report.queue_ms,
                 underruns: report.underruns,
-                client: None,
+                client: view(report.utterance).map(|view| ClientView {
+                    rtt_us: view.rtt_us,
+                    delay_us: view.delay_us,
+                    lost: view.lost,
+                    loss: view.loss,
+                    transport_wide: view.transport_wide,
+                }),
             };
             io.report(now, self.transceiver(), &report);
         }

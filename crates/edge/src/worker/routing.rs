@@ -27,6 +27,7 @@ use super::Worker;
 use super::client::{Client, Side};
 use super::clients::Key;
 use super::io::Output;
+use super::reflex::Reflex;
 use super::remote::Remote;
 use super::stats::Discard;
 use crate::directory::{Entry, Owner, Pending};
@@ -317,7 +318,7 @@ impl Worker {
         let side = if seat.transceiver() == LOCAL {
             Side::Echo(seat)
         } else {
-            Side::Remote(Box::new(Remote::open(now, id, seat, &call, &mut self.io)))
+            Side::Remote(Box::new(Remote::open(now, id, seat, &call, Reflex::new(self.config.reflex), &mut self.io)))
         };
         let mut client = Client::new(id, session, call, side);
         let granted = client.call.ticket.map(|ticket| ticket.max_seconds).filter(|seconds| *seconds != 0);

@@ -172,6 +172,18 @@ pub struct Stats {
     pub refused_frames: u64,
     /// Slots that passed while the worker was late.
     pub skipped_slots: u64,
+    /// Frames that a step back played again.
+    pub replayed_frames: u64,
+    /// Frames of clips.
+    pub clip_frames: u64,
+    /// Clips not played, or not to their end.
+    pub clips_dropped: u64,
+    /// Transport-wide feedback messages of clients.
+    pub feedback: u64,
+    /// Times the edge held playout by itself.
+    pub reflex_held: u64,
+    /// Of these, holds that ended as no transceiver said anything.
+    pub reflex_timed_out: u64,
     /// Frames and messages dropped because too much was held for a transceiver that had not answered.
     pub held_dropped: u64,
     /// Messages that a client's channel did not take.
@@ -228,6 +240,12 @@ impl Stats {
         self.stale_frames += other.stale_frames;
         self.refused_frames += other.refused_frames;
         self.skipped_slots += other.skipped_slots;
+        self.replayed_frames += other.replayed_frames;
+        self.clip_frames += other.clip_frames;
+        self.clips_dropped += other.clips_dropped;
+        self.feedback += other.feedback;
+        self.reflex_held += other.reflex_held;
+        self.reflex_timed_out += other.reflex_timed_out;
         self.held_dropped += other.held_dropped;
         self.messages_refused += other.messages_refused;
         self.streams_unopened += other.streams_unopened;

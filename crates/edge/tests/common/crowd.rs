@@ -85,7 +85,7 @@ impl Crowd {
     pub(crate) fn with_limits(seats: u32, limits: Limits) -> Self {
         let shared = shared(1, seats, Duration::from_secs(30));
         let begin = Instant::now();
-        let config = WorkerConfig { index: 0, edge: EdgeId(1), session: rtc::Config::default(), limits };
+        let config = WorkerConfig { index: 0, edge: EdgeId(1), session: rtc::Config::default(), limits, reflex: false };
         let worker = Worker::new(begin, config, Arc::clone(&shared.directory), shared.keys.current(), [1; 32]);
         Self {
             begin,

@@ -250,8 +250,13 @@ impl Rig {
         let shared = shared_of_run(EdgeId(1), directory, keys, 10, Duration::from_secs(30), run);
         let begin = Instant::now();
         let worker = |index| {
-            let config =
-                WorkerConfig { index, edge: EdgeId(1), session: rtc::Config::default(), limits: Limits::default() };
+            let config = WorkerConfig {
+                index,
+                edge: EdgeId(1),
+                session: rtc::Config::default(),
+                limits: Limits::default(),
+                reflex: false,
+            };
             let seed = [u8::try_from(index).unwrap(); 32];
             let (directory, keys) = (Arc::clone(&shared.directory), shared.keys.current());
             Worker::new(begin, config, directory, keys, seed)

@@ -1,6 +1,7 @@
 //! Reading compound packets (RFC 3550 §6.1, reduced size too: RFC 5506).
 
-use super::{BYE, RECEIVER_REPORT, ReportBlock, SENDER_REPORT};
+use super::feedback::{self, Feedback};
+use super::{BYE, RECEIVER_REPORT, ReportBlock, SENDER_REPORT, TRANSPORT_FEEDBACK};
 use crate::Discard;
 
 /// The sender's part of a sender report (RFC 3550 §6.4.1).
@@ -39,7 +40,7 @@ impl SenderInfo {
 
 /// One thing that a compound packet says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Item {
+pub(crate) enum Item<'a> {
     /// A sender report's own part; its blocks follow as items of their own.
     SenderReport {
         /// Who sends.
@@ -49,6 +50,8 @@ pub(crate) enum Item {
     },
     /// A block of a sender or receiver report.
     Block(ReportBlock),
+    /// Which of our packets came, and when.
+    Feedback(Feedback<'a>),
     /// This stream ends, and no other.
     Bye {
         /// Which.
@@ -57,7 +60,7 @@ pub(crate) enum Item {
 }
 
 /// Reads a plain compound packet: its items in order, with an error for each part that contradicts itself.
-/// SDES, APP, XR, feedback and types unknown here are skipped by their length.
+/// SDES, APP, XR, other feedback and types unknown here are skipped by their length.
 pub(crate) fn parse(compound: &[u8]) -> Parse<'_> {
     Parse { rest: compound, words: Words::None }
 }
@@ -77,8 +80,8 @@ enum Words<'a> {
     Byes(&'a [[u8; 4]]),
 }
 
-impl Iterator for Parse<'_> {
-    type Item = Result<Item, Discard>;
+impl<'a> Iterator for Parse<'a> {
+    type Item = Result<Item<'a>, Discard>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -105,9 +108,9 @@ impl Iterator for Parse<'_> {
     }
 }
 
-impl Parse<'_> {
+impl<'a> Parse<'a> {
     /// Takes the next part off the front.
-    fn part(&mut self) -> Result<Option<Item>, Discard> {
+    fn part(&mut self) -> Result<Option<Item<'a>>, Discard> {
         self.words = Words::None;
         let rest = std::mem::take(&mut self.rest);
         let [first, kind, high, low, ..] = *rest else { return Err(Discard::RtpMalformed) };
@@ -136,6 +139,10 @@ impl Parse<'_> {
             BYE => {
                 self.words = Words::Byes(take(body, count)?);
                 Ok(None)
+            }
+            // The count field is the type of a feedback message.
+            TRANSPORT_FEEDBACK if count == usize::from(feedback::TRANSPORT_WIDE) => {
+                Feedback::read(body, first & 0x20 != 0).map(|feedback| Some(Item::Feedback(feedback)))
             }
             _ => Ok(None),
         }

@@ -1,5 +1,6 @@
 //! RTCP facts, with time given and another implementation as the reader.
 
+mod feedback;
 mod incoming;
 mod statistics;
 

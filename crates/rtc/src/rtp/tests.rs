@@ -22,6 +22,18 @@ fn mid<'a>(packet: &Packet<'a>) -> Option<&'a str> {
 }
 
 #[test]
+fn a_transport_wide_sequence_number_is_one_word_behind_the_fixed_header() {
+    let transport_seq = Some(TransportSeq { id: 5, seq: 0xfe02 });
+    let header = Header { marker: false, payload_type: 111, seq: 1, timestamp: 2, ssrc: 3, transport_seq };
+    let mut packet = vec![0xee];
+    header.write(&mut packet);
+    assert_eq!(packet[1..], [0x90, 111, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0xbe, 0xde, 0, 1, 0x51, 0xfe, 0x02, 0]);
+    packet.extend_from_slice(b"opus");
+    let read = Packet::parse(&packet[1..]).unwrap();
+    assert_eq!((read.extension(5), read.payload), (Some(&[0xfe, 0x02][..]), &b"opus"[..]));
+}
+
+#[test]
 fn the_fixed_header_is_read() {
     let bytes = packet(&[], b"opus", false);
     let read = Packet::parse(&bytes).unwrap();
@@ -39,7 +51,8 @@ fn the_fixed_header_is_read() {
 
 #[test]
 fn a_written_header_reads_back() {
-    let header = Header { marker: true, payload_type: 109, seq: 65_535, timestamp: u32::MAX, ssrc: 1 };
+    let header =
+        Header { marker: true, payload_type: 109, seq: 65_535, timestamp: u32::MAX, ssrc: 1, transport_seq: None };
     let mut bytes = Vec::new();
     header.write(&mut bytes);
     bytes.push(7);

@@ -99,6 +99,7 @@ fn audio_setup(line: &Line, audio: &AudioLine, local: &LocalDescription) -> Audi
         other: audio.other.clone(),
         audio_level_id: audio.audio_level.map(|extension| extension.id),
         mid_id: audio.mid_extension.map(|extension| extension.id),
+        transport_seq_id: audio.transport_seq.map(|extension| extension.id),
         receive: audio.direction.client_sends(),
         send: audio.direction.client_receives(),
         ssrc: local.ssrc,
@@ -182,8 +183,11 @@ impl Answer<'_> {
         if audio.allow_mixed {
             self.line(format_args!("a=extmap-allow-mixed"));
         }
-        for Extension { id, uri, one_way } in [audio.audio_level, audio.mid_extension].into_iter().flatten() {
-            let direction = if one_way { "/recvonly" } else { "" };
+        if audio.transport_seq.is_some() {
+            self.line(format_args!("a=rtcp-fb:{} transport-cc", audio.primary.payload_type));
+        }
+        let extensions = [audio.audio_level, audio.mid_extension, audio.transport_seq];
+        for Extension { id, uri, direction } in extensions.into_iter().flatten() {
             self.line(format_args!("a=extmap:{id}{direction} {uri}"));
         }
         if direction.client_receives() {

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! base64(SHA-256 fingerprint:32 | flags:1 | opus:1 | extensions:1 | stream:2 [ | tag:4 | tsn:4 ])   50 or 60 characters
-//! extensions := id of the audio level:4 bits | id of the mid:4 bits
-//! flags := 1 SPED | 2 SNAP | 4 audio | 8 client sends | 16 client receives | 32 data | 64 negotiated | 0
+//! extensions := id of the audio level:4 bits | id of the mid, or with flag 128 of the transport-wide sequence number:4 bits
+//! flags := 1 SPED | 2 SNAP | 4 audio | 8 client sends | 16 client receives | 32 data | 64 negotiated | 128 transport-cc
 //! ```
 //!
 //! Big endian, the standard alphabet without padding, which is that of ICE. MESSAGE-INTEGRITY covers it, so nobody but the
@@ -28,6 +28,8 @@ const SENDS: u8 = 8;
 const RECEIVES: u8 = 16;
 const DATA: u8 = 32;
 const NEGOTIATED: u8 = 64;
+/// The page's answer has `transport-cc` and its extension, and not the mid's, of which a call with one audio line has no use.
+const TRANSPORT_CC: u8 = 128;
 
 const FINGERPRINT_BYTES: usize = 32;
 const BYTES_MIN: usize = FINGERPRINT_BYTES + 5;
@@ -68,6 +70,8 @@ pub struct AudioFacts {
     pub audio_level_id: Option<u8>,
     /// Extension id of the mid, when the answer has it.
     pub mid_id: Option<u8>,
+    /// Extension id of the transport-wide sequence number, when the answer has it. The answer has no mid then.
+    pub transport_seq_id: Option<u8>,
     /// The client sends.
     pub sends: bool,
     /// The client receives.
@@ -107,7 +111,8 @@ impl ClientFacts {
                     facts.audio = Some(AudioFacts {
                         opus: audio.primary.payload_type,
                         audio_level_id: id(audio.audio_level),
-                        mid_id: id(audio.mid_extension),
+                        mid_id: id(audio.mid_extension.filter(|_| audio.transport_seq.is_none())),
+                        transport_seq_id: id(audio.transport_seq),
                         sends: audio.direction.client_sends(),
                         receives: audio.direction.client_receives(),
                     });
@@ -147,7 +152,8 @@ impl ClientFacts {
         let audio = AudioFacts {
             opus,
             audio_level_id: id(extensions >> 4),
-            mid_id: id(extensions & 15),
+            mid_id: id(extensions & 15).filter(|_| !has(TRANSPORT_CC)),
+            transport_seq_id: id(extensions & 15).filter(|_| has(TRANSPORT_CC)),
             sends: has(SENDS),
             receives: has(RECEIVES),
         };
@@ -155,8 +161,8 @@ impl ClientFacts {
         // RFC 5761 §4: no payload type of RTCP's; RFC 8285 §4.2: 15 ends one-byte headers.
         let sound = !has(AUDIO) || matches!(opus, 0..=63 | 96..=127) && extensions >> 4 != 15 && extensions & 15 != 15;
         let data = has(DATA) || !has(SNAP | NEGOTIATED);
-        let possible =
-            flags & 128 == 0 && has(AUDIO | DATA) && dcid != Some(u16::MAX) && snap.is_none_or(|(tag, _)| tag != 0);
+        let told = !has(TRANSPORT_CC) || audio.transport_seq_id.is_some();
+        let possible = told && has(AUDIO | DATA) && dcid != Some(u16::MAX) && snap.is_none_or(|(tag, _)| tag != 0);
         (is_whole && sound && data && possible).then_some(Self {
             fingerprint: *fingerprint,
             sped: has(SPED),
@@ -177,7 +183,9 @@ impl ClientFacts {
         if let Some(audio) = self.audio {
             flags |= AUDIO | flag(audio.sends, SENDS) | flag(audio.receives, RECEIVES);
             opus = audio.opus;
-            extensions = audio.audio_level_id.unwrap_or(0) << 4 | audio.mid_id.unwrap_or(0) & 15;
+            flags |= flag(audio.transport_seq_id.is_some(), TRANSPORT_CC);
+            let second = audio.transport_seq_id.or(audio.mid_id).unwrap_or(0);
+            extensions = audio.audio_level_id.unwrap_or(0) << 4 | second & 15;
         }
         let mut bytes = self.fingerprint.to_vec();
         bytes.extend_from_slice(&[flags, opus, extensions]);
@@ -222,6 +230,7 @@ impl ClientFacts {
                 other: OTHER.into_iter().filter(|other| *other != audio.opus).collect(),
                 audio_level_id: audio.audio_level_id,
                 mid_id: audio.mid_id,
+                transport_seq_id: audio.transport_seq_id,
                 receive: audio.sends,
                 send: audio.receives,
                 ssrc: local.ssrc,

@@ -8,6 +8,8 @@ use crate::sctp::snap::OfferedInit;
 use crate::{Codec, Format};
 
 const AUDIO_LEVEL: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
+/// What libwebrtc calls it, until an RFC does.
+const TRANSPORT_SEQ: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const MID: &str = "urn:ietf:params:rtp-hdrext:sdes:mid";
 
 /// RFC 8841 §6.1: the limit of a client that names none.
@@ -24,6 +26,8 @@ pub(super) struct AudioLine {
     pub(super) other: Vec<u8>,
     pub(super) audio_level: Option<Extension>,
     pub(super) mid_extension: Option<Extension>,
+    /// Transport-wide sequence numbers on what we send, and feedback about it; both were offered.
+    pub(super) transport_seq: Option<Extension>,
     pub(super) direction: Direction,
     /// `a=extmap-allow-mixed` under this line.
     pub(super) allow_mixed: bool,
@@ -41,13 +45,13 @@ pub(super) struct DataLine {
     pub(super) dcmaps: Vec<String>,
 }
 
-/// A header extension that the client may send (RFC 8285 §5).
+/// A header extension (RFC 8285 §5).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extension {
     pub(super) id: u8,
     pub(super) uri: &'static str,
-    /// Offered as `/sendonly`, so answered as `/recvonly`.
-    pub(super) one_way: bool,
+    /// Behind the id in the answer: nothing, `/recvonly` for what was offered as `/sendonly`, `/sendonly` for what we alone send.
+    pub(super) direction: &'static str,
 }
 
 /// Of the client's media (RFC 8866 §6.7).
@@ -109,12 +113,17 @@ pub(super) fn audio(session: &[Attribute<'_>], media: &Media<'_>, multiplexed: b
     let allow_mixed = media.find("extmap-allow-mixed").is_some();
     let id_max = if allow_mixed || find(session, "extmap-allow-mixed").is_some() { 255 } else { 14 };
     let extension = |uri| extension(session, media, uri, id_max);
+    let receives = direction(session, media).client_receives();
+    // We send it in one-byte headers alone, and none but its feedback gives it a use.
+    let transport_seq = outgoing(session, media, TRANSPORT_SEQ)
+        .filter(|_| receives && has_feedback(media, primary.payload_type, "transport-cc"));
     Ok(AudioLine {
         primary,
         beside,
         other,
         audio_level: extension(AUDIO_LEVEL),
         mid_extension: extension(MID),
+        transport_seq,
         direction: direction(session, media),
         allow_mixed,
     })
@@ -273,16 +282,45 @@ fn codecs<'a>(media: &Media<'a>) -> [Option<(&'a str, &'a str)>; 128] {
     codecs
 }
 
-/// `a=extmap:<id>[/<direction>] <uri> [...]`, if the client may send it and its id fits the headers that may come.
+/// An extension that the client may send and whose id fits the headers that may come.
 fn extension(session: &[Attribute<'_>], media: &Media<'_>, uri: &'static str, id_max: u8) -> Option<Extension> {
+    extmap(session, media, uri, id_max, |offered| match offered {
+        "sendrecv" => Some(""),
+        "sendonly" => Some("/recvonly"),
+        _ => None,
+    })
+}
+
+/// An extension that the client takes from us in one-byte headers.
+fn outgoing(session: &[Attribute<'_>], media: &Media<'_>, uri: &'static str) -> Option<Extension> {
+    extmap(session, media, uri, 14, |offered| matches!(offered, "sendrecv" | "recvonly").then_some("/sendonly"))
+}
+
+/// `a=extmap:<id>[/<direction>] <uri> [...]`; `answer` gives the direction that answers an offered one, if any does.
+fn extmap(
+    session: &[Attribute<'_>],
+    media: &Media<'_>,
+    uri: &'static str,
+    id_max: u8,
+    answer: impl Fn(&str) -> Option<&'static str>,
+) -> Option<Extension> {
     media.attributes.iter().chain(session).filter(|attribute| attribute.name == "extmap").find_map(|attribute| {
         let mut fields = attribute.value.split_ascii_whitespace();
         let (id, offered) = fields.next().zip(fields.next())?;
         let (id, direction) = id.split_once('/').unwrap_or((id, "sendrecv"));
         // 15 ends one-byte headers (RFC 8285 §4.2).
         let id = id.parse().ok().filter(|id| (1..=id_max).contains(id) && *id != 15)?;
-        let client_sends = matches!(direction, "sendrecv" | "sendonly");
-        (offered == uri && client_sends).then_some(Extension { id, uri, one_way: direction == "sendonly" })
+        let direction = answer(direction).filter(|_| offered == uri)?;
+        Some(Extension { id, uri, direction })
+    })
+}
+
+/// `a=rtcp-fb:<payload type or *> <feedback>` (RFC 4585 §4.2).
+fn has_feedback(media: &Media<'_>, payload_type: u8, feedback: &str) -> bool {
+    media.attributes.iter().filter(|attribute| attribute.name == "rtcp-fb").any(|attribute| {
+        attribute.value.split_once(' ').is_some_and(|(format, named)| {
+            (format == "*" || format.parse() == Ok(payload_type)) && named.trim() == feedback
+        })
     })
 }
 

@@ -6,10 +6,11 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::downlink::{Downlink, DownlinkView};
 use super::types::{MediaFrame, OutgoingFrame, Stats};
 use crate::codec::Ticks;
 use crate::rtcp::{Item, NtpClock, ReceiveStats, SendStats};
-use crate::rtp::{Header, Packet};
+use crate::rtp::{Header, Packet, TransportSeq};
 use crate::sdp::AudioSetup;
 use crate::{Codec, Discard, Format, MEDIA_CLOCK, rtcp, srtp};
 
@@ -33,6 +34,7 @@ pub(super) struct Media {
     /// In the order of their first packet.
     streams: Vec<ReceiveStats>,
     sent: SendStats,
+    downlink: Downlink,
     clock: NtpClock,
     /// Of the next packet of ours.
     seq: u16,
@@ -83,6 +85,7 @@ impl Media {
             held: VecDeque::new(),
             streams: Vec::new(),
             sent,
+            downlink: Downlink::default(),
             clock: NtpClock::new(now, Duration::ZERO),
             // RFC 3711 §3.3.1 and its errata: a start in the lower half keeps a lost first packet from looking like a wrap.
             seq: u16::from_be_bytes([seed[0] & 0x7F, seed[1]]),
@@ -92,8 +95,14 @@ impl Media {
     }
 
     /// DTLS gave keys.
-    pub(super) fn start(&mut self, keys: (srtp::Sender, srtp::Receiver)) {
+    pub(super) fn start(&mut self, now: Instant, keys: (srtp::Sender, srtp::Receiver)) {
         self.keys = Some(keys);
+        self.agree(now);
+    }
+
+    fn agree(&mut self, now: Instant) {
+        let transport_wide = self.setup.as_ref().is_some_and(|audio| audio.transport_seq_id.is_some());
+        self.downlink.agree(now, transport_wide && self.keys.is_some());
     }
 
     /// The session is closed.
@@ -201,18 +210,28 @@ impl Media {
     }
 
     /// Takes an RTCP packet (RFC 3550 §6.4, §6.6).
-    pub(super) fn reports(&mut self, now: Instant, packet: &[u8], stats: &mut Stats) -> Result<Reported, Discard> {
+    pub(super) fn reports(&mut self, now: Instant, packet: &mut [u8], stats: &mut Stats) -> Result<Reported, Discard> {
         let (_, receiver) = self.keys.as_mut().ok_or(Discard::BeforeKeys)?;
-        let srtp::OpenedRtcp { plain, newest } = receiver.open_rtcp(packet)?;
+        let srtp::OpenedRtcp { length, newest } = receiver.open_rtcp(packet)?;
+        let plain = packet.get(..length).unwrap_or_default();
         let mut result = Ok(());
-        for item in rtcp::parse(&plain) {
+        for item in rtcp::parse(plain) {
             match item {
                 Ok(Item::SenderReport { ssrc, info }) => {
                     if let Some(stream) = self.streams.iter_mut().find(|stream| stream.ssrc() == ssrc) {
                         stream.on_sender_report(now, &info);
                     }
                 }
-                Ok(Item::Block(block)) => self.sent.on_block(now, &self.clock, &block),
+                Ok(Item::Block(block)) => {
+                    self.sent.on_block(now, &self.clock, &block);
+                    if block.ssrc == self.sent.ssrc() {
+                        self.downlink.on_report(&block, clock_rate(self.setup.as_ref()));
+                    }
+                }
+                Ok(Item::Feedback(feedback)) => {
+                    stats.feedback += 1;
+                    self.downlink.on_feedback(now, &feedback);
+                }
                 Ok(Item::Bye { ssrc }) => self.streams.retain(|stream| stream.ssrc() != ssrc),
                 Err(discard) => result = Err(discard),
             }
@@ -234,7 +253,7 @@ impl Media {
     }
 
     /// A later offer changed what is agreed. Streams and counters go on.
-    pub(super) fn renew(&mut self, setup: &Option<AudioSetup>) {
+    pub(super) fn renew(&mut self, now: Instant, setup: &Option<AudioSetup>) {
         let fresh = self.setup.is_none() || clock_rate(self.setup.as_ref()) != clock_rate(setup.as_ref());
         self.setup.clone_from(setup);
         if fresh {
@@ -242,6 +261,12 @@ impl Media {
             self.streams.clear();
             self.ticks = Ticks::default();
         }
+        self.agree(now);
+    }
+
+    /// See [`super::Session::downlink`].
+    pub(super) fn downlink(&self, label: u32) -> Option<DownlinkView> {
+        self.downlink.view(label, self.sent.rtt())
     }
 
     /// What the client is sent.
@@ -263,7 +288,15 @@ impl Media {
         } else {
             self.ticks.at(frame.rtp_timestamp, clock_rate, self.timestamp_offset)
         };
-        let header = Header { marker: frame.marker, payload_type, seq: self.seq, timestamp, ssrc: audio.ssrc };
+        let seq = self.downlink.on_sent(now, frame.label, frame.samples);
+        let header = Header {
+            marker: frame.marker,
+            payload_type,
+            seq: self.seq,
+            timestamp,
+            ssrc: audio.ssrc,
+            transport_seq: audio.transport_seq_id.zip(seq).map(|(id, seq)| TransportSeq { id, seq }),
+        };
         out.clear();
         header.write(out);
         out.extend_from_slice(frame.payload);

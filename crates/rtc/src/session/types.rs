@@ -185,6 +185,10 @@ pub struct OutgoingFrame<'a> {
     pub marker: bool,
     /// Coded by it.
     pub payload: &'a [u8],
+    /// What it is part of, for [`crate::Session::downlink`]: rising, 0 for what nobody asks after.
+    pub label: u32,
+    /// Samples that count as lost if it is: 0 for what was sent before.
+    pub samples: u16,
 }
 
 /// Why a frame was not sent.
@@ -233,4 +237,6 @@ pub struct Stats {
     pub streams_unopened: u64,
     /// Round trip from the client's receiver report, in microseconds; 0 until known.
     pub rtt_us: u32,
+    /// Transport-wide feedback messages of the client's.
+    pub feedback: u64,
 }

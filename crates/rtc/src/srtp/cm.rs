@@ -48,18 +48,16 @@ impl Cm {
         Some(())
     }
 
-    /// The plain packet (RFC 3711 §3.4).
-    pub(super) fn open_rtcp(&self, packet: &[u8], ssrc: u32, index: u64) -> Result<Vec<u8>, Discard> {
-        let (authenticated, tag) = packet.split_last_chunk::<TAG>().ok_or(Discard::RtpMalformed)?;
-        let (sealed, _) = authenticated.split_last_chunk::<4>().ok_or(Discard::RtpMalformed)?;
-        if sealed.len() < RTCP_HEADER {
-            return Err(Discard::RtpMalformed);
-        }
+    /// Opens in place (RFC 3711 §3.4); the length of the plain packet.
+    pub(super) fn open_rtcp(&self, packet: &mut [u8], ssrc: u32, index: u64) -> Result<usize, Discard> {
+        let (authenticated, tag) = packet.split_last_chunk_mut::<TAG>().ok_or(Discard::RtpMalformed)?;
+        let length = authenticated.len().checked_sub(4).filter(|length| *length >= RTCP_HEADER);
+        let length = length.ok_or(Discard::RtpMalformed)?;
         constant_time::verify_slices_are_equal(&self.tag(authenticated, &[]), tag)
             .map_err(|_| Discard::SrtpAuthentication)?;
-        let mut plain = sealed.to_vec();
-        self.apply_keystream(&mut plain[RTCP_HEADER..], ssrc, index).ok_or(Discard::SrtpAuthentication)?;
-        Ok(plain)
+        self.apply_keystream(&mut authenticated[RTCP_HEADER..length], ssrc, index)
+            .ok_or(Discard::SrtpAuthentication)?;
+        Ok(length)
     }
 
     pub(super) fn seal_rtcp(&self, packet: &[u8], ssrc: u32, index: u32) -> Option<Vec<u8>> {

@@ -48,19 +48,18 @@ impl Gcm {
         Some(())
     }
 
-    /// The plain packet (RFC 7714 §9.3).
-    pub(super) fn open_rtcp(&self, packet: &[u8], ssrc: u32, index: u64) -> Result<Vec<u8>, Discard> {
-        let (sealed, trailer) = packet.split_last_chunk::<4>().ok_or(Discard::RtpMalformed)?;
-        let (header, body) = sealed.split_at_checked(RTCP_HEADER).ok_or(Discard::RtpMalformed)?;
-        if body.len() < TAG {
-            return Err(Discard::RtpMalformed);
-        }
-        let mut plain = sealed.to_vec();
+    /// Opens in place (RFC 7714 §9.3); the length of the plain packet.
+    pub(super) fn open_rtcp(&self, packet: &mut [u8], ssrc: u32, index: u64) -> Result<usize, Discard> {
+        let (sealed, trailer) = packet.split_last_chunk_mut::<4>().ok_or(Discard::RtpMalformed)?;
+        let length = sealed.len().checked_sub(TAG).filter(|length| *length >= RTCP_HEADER);
+        let length = length.ok_or(Discard::RtpMalformed)?;
+        let (plain, tag) = sealed.split_at_mut(length);
+        let (header, body) = plain.split_at_mut(RTCP_HEADER);
+        let aad = Aad::from(rtcp_aad(header, trailer));
         self.key
-            .open_in_place(self.nonce(ssrc, index), Aad::from(rtcp_aad(header, trailer)), &mut plain[RTCP_HEADER..])
+            .open_in_place_separate_tag(self.nonce(ssrc, index), aad, tag, body)
             .map_err(|_| Discard::SrtpAuthentication)?;
-        plain.truncate(sealed.len() - TAG);
-        Ok(plain)
+        Ok(length)
     }
 
     pub(super) fn seal_rtcp(&self, packet: &[u8], ssrc: u32, index: u32) -> Option<Vec<u8>> {

@@ -31,8 +31,10 @@ a=sendrecv
 a=rtpmap:111 opus/48000/2
 a=fmtp:111 minptime=10;stereo=0;useinbandfec=1;usedtx=1
 a=rtpmap:110 telephone-event/48000
+a=rtcp-fb:111 transport-cc
 a=extmap:1 urn:ietf:params:rtp-hdrext:ssrc-audio-level
 a=extmap:4 urn:ietf:params:rtp-hdrext:sdes:mid
+a=extmap:3/sendonly http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01
 a=msid:stream-fedcba9876543210 audio-fedcba9876543210
 a=ssrc:12345 cname:fedcba9876543210
 a=candidate:1 1 udp 2130706431 198.51.100.1 3478 typ host network-cost 999
@@ -75,6 +77,7 @@ fn chromiums_offer_makes_this_setup() {
             other: vec![13, 126],
             audio_level_id: Some(1),
             mid_id: Some(4),
+            transport_seq_id: Some(3),
             receive: true,
             send: true,
             ssrc: 12345,

@@ -3,6 +3,7 @@
 use crate::offers::{AUDIO, accept, section, session, with};
 
 const LEVEL: &str = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
+const WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const FLAG: &str = "a=extmap-allow-mixed";
 
 fn level(extmap: &str) -> (Option<u8>, String) {
@@ -42,6 +43,40 @@ fn large_ids_need_two_byte_headers() {
     assert_eq!(accept(&offer).setup.audio.unwrap().audio_level_id, Some(200));
     let offer = format!("{AUDIO}{FLAG}\na=extmap:15 {LEVEL}\n");
     assert_eq!(accept(&offer).setup.audio.unwrap().audio_level_id, None);
+}
+
+fn transport_cc(extmap: &str, feedback: &str) -> (Option<u8>, Vec<String>) {
+    let accepted = accept(&format!("{AUDIO}a=extmap:{extmap} {WIDE}\na=rtcp-fb:{feedback}\n"));
+    let lines = accepted.answer.lines().filter(|line| line.contains("transport-")).map(str::to_owned).collect();
+    (accepted.setup.audio.unwrap().transport_seq_id, lines)
+}
+
+#[test]
+fn transport_wide_feedback_is_agreed_for_what_we_send_alone() {
+    let answered = vec!["a=rtcp-fb:111 transport-cc".to_owned(), format!("a=extmap:5/sendonly {WIDE}")];
+    for (extmap, feedback) in [("5", "111 transport-cc"), ("5/recvonly", "111 transport-cc"), ("5", "* transport-cc")] {
+        assert_eq!(transport_cc(extmap, feedback), (Some(5), answered.clone()), "{extmap} {feedback}");
+    }
+}
+
+#[test]
+fn transport_wide_feedback_needs_both_lines_and_an_id_of_one_byte_headers() {
+    for (extmap, feedback) in [
+        ("5", "63 transport-cc"),
+        ("5", "111 nack"),
+        ("5", "transport-cc"),
+        ("5/sendonly", "111 transport-cc"),
+        ("15", "111 transport-cc"),
+        ("200", "111 transport-cc"),
+    ] {
+        assert_eq!(transport_cc(extmap, feedback), (None, vec![]), "{extmap} {feedback}");
+    }
+}
+
+#[test]
+fn a_client_that_takes_no_audio_gets_no_transport_wide_sequence_numbers() {
+    let offer = format!("{AUDIO}a=sendonly\na=extmap:5 {WIDE}\na=rtcp-fb:111 transport-cc\n");
+    assert_eq!(accept(&offer).setup.audio.unwrap().transport_seq_id, None);
 }
 
 #[test]

@@ -24,7 +24,8 @@ fn echoes_in_both_roles() {
 #[test]
 fn is_refused_before_the_session_is_connected() {
     let mut pair = Pair::new(Plan::default());
-    let frame = OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: true, payload: &[1] };
+    let frame =
+        OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: true, payload: &[1], label: 0, samples: 0 };
     let refused = pair.server.send_media(pair.sim.now(), frame, &mut Vec::new());
     assert_eq!(refused, Err(SendMediaError::NotConnected));
 }
@@ -32,7 +33,8 @@ fn is_refused_before_the_session_is_connected() {
 #[test]
 fn is_refused_to_a_client_that_takes_none() {
     let mut pair = Pair::open(Plan { tamper: |setup| setup.audio.as_mut().unwrap().send = false, ..Plan::default() });
-    let frame = OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: true, payload: &[1] };
+    let frame =
+        OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: true, payload: &[1], label: 0, samples: 0 };
     let refused = pair.server.send_media(pair.sim.now(), frame, &mut Vec::new());
     assert_eq!(refused, Err(SendMediaError::NotNegotiated));
 }
@@ -66,6 +68,40 @@ fn loss_and_round_trip_are_learned_from_the_clients_reports() {
     assert_eq!((stats.media_received, stats.media_sent), (1000, 1000));
     assert!((50..=100).contains(&stats.reported_lost), "{stats:?}");
     assert!((99_000..=102_000).contains(&stats.rtt_us), "{stats:?}");
+}
+
+/// What str0m offers for video alone: it reads the sequence numbers and says packet by packet what came.
+#[test]
+fn loss_is_learned_packet_by_packet_from_a_foreign_stacks_feedback() {
+    const EXTMAP: &str = "a=extmap:3 http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
+    let mut pair = Pair::open(Plan {
+        tamper: |setup| setup.audio.as_mut().unwrap().transport_seq_id = Some(3),
+        strip: |answer| answer.replacen("a=msid:", &format!("{EXTMAP}\r\na=msid:"), 1),
+        ..Plan::default()
+    });
+    pair.client.direct_api().enable_twcc_feedback();
+    pair.echo = true;
+    let (mut sent, mut lost) = (0, 0);
+    let count = std::rc::Rc::new(std::cell::Cell::new(0));
+    let told = std::rc::Rc::clone(&count);
+    pair.lose = Box::new(move |way, datagram| {
+        let audio = way == Way::Down && classify(datagram) == Class::Rtp;
+        sent += u32::from(audio);
+        let lose = audio && sent % 10 == 5;
+        lost += u64::from(lose);
+        told.set(lost);
+        lose
+    });
+    pair.talk(200);
+    pair.run(Duration::from_millis(500));
+    let view = pair.server.downlink(1).unwrap();
+    assert!(pair.server.stats().feedback > 10, "{:?}", pair.server.stats());
+    assert!(view.transport_wide, "{view:?}");
+    // The last ones before the end may not be told of.
+    assert!((15..=count.get()).contains(&(view.lost / 960)), "{view:?}, {} were lost", count.get());
+    assert!((99_000..=102_000).contains(&view.rtt_us), "{view:?}");
+    assert_eq!(view.delay_us, Some(20_000), "nothing comes late");
+    assert_eq!(pair.discards, []);
 }
 
 /// Case R04.
@@ -135,8 +171,14 @@ fn sealing_a_frame_allocates_nothing_once_the_buffer_has_room() {
     let mut out = Vec::with_capacity(1500);
     let before = out.as_ptr();
     for number in 0..100 {
-        let frame =
-            OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: number * 960, marker: false, payload: &[3; 1100] };
+        let frame = OutgoingFrame {
+            codec: rtc::Codec::Opus,
+            rtp_timestamp: number * 960,
+            marker: false,
+            payload: &[3; 1100],
+            label: 0,
+            samples: 0,
+        };
         pair.server.send_media(pair.sim.now(), frame, &mut out).unwrap();
     }
     assert_eq!(out.as_ptr(), before);

@@ -294,6 +294,8 @@ impl Pair {
                 rtp_timestamp,
                 marker: self.heard.is_empty(),
                 payload: &payload,
+                label: 1,
+                samples: 960,
             };
             let path = self.server.send_media(self.sim.now(), frame, &mut out).unwrap();
             self.send_down(path, &out);

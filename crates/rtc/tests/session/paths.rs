@@ -50,7 +50,8 @@ fn are_not_taken_over_by_a_replayed_check() {
     let (attacker, check) = attack(&mut pair);
     pair.inject(attacker, &check).unwrap();
     let mut out = Vec::new();
-    let frame = OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: false, payload: &[1] };
+    let frame =
+        OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: false, payload: &[1], label: 0, samples: 0 };
     let now = pair.sim.now();
     assert_eq!(pair.server.send_media(now, frame, &mut out), Ok(pair.path()));
 }
@@ -82,7 +83,14 @@ fn are_followed_with_a_report_from_a_checked_address() {
     pair.source = elsewhere();
     let new = pair.path();
     pair.until(Duration::from_secs(30), |pair| {
-        let frame = OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: false, payload: &[1] };
+        let frame = OutgoingFrame {
+            codec: rtc::Codec::Opus,
+            rtp_timestamp: 0,
+            marker: false,
+            payload: &[1],
+            label: 0,
+            samples: 0,
+        };
         let now = pair.sim.now();
         pair.server.send_media(now, frame, &mut Vec::new()) == Ok(new)
     });
@@ -100,7 +108,14 @@ fn are_asked_where_they_are_when_they_say_nothing() {
     let new = pair.path();
     pair.until(Duration::from_secs(30), |pair| pair.server_event(|event| *event == Event::PathAdded(new)).is_some());
     pair.until(Duration::from_millis(120), |pair| {
-        let frame = OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: 0, marker: false, payload: &[1] };
+        let frame = OutgoingFrame {
+            codec: rtc::Codec::Opus,
+            rtp_timestamp: 0,
+            marker: false,
+            payload: &[1],
+            label: 0,
+            samples: 0,
+        };
         let now = pair.sim.now();
         pair.server.send_media(now, frame, &mut Vec::new()) == Ok(new)
     });
@@ -124,8 +139,14 @@ fn are_not_flooded_by_who_replays_their_checks() {
         if pair.server.poll_timeout().is_some_and(|at| at <= now) {
             pair.server.handle_timeout(now);
         }
-        let frame =
-            OutgoingFrame { codec: rtc::Codec::Opus, rtp_timestamp: slot * 960, marker: false, payload: &[1; 80] };
+        let frame = OutgoingFrame {
+            codec: rtc::Codec::Opus,
+            rtp_timestamp: slot * 960,
+            marker: false,
+            payload: &[1; 80],
+            label: 0,
+            samples: 0,
+        };
         assert_eq!(pair.server.send_media(now, frame, &mut out), Ok(client));
         if let Some(path) = pair.server.duplicate(now, out.len()) {
             assert_eq!(path, attacker);

@@ -4,6 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::{AHEAD_SAMPLES, Effect, EffectKind, Playout, SILENCE};
 
+mod clips;
+mod pacing;
+mod step_back;
+
 const FRAME: u32 = 960;
 
 struct Rig {
@@ -249,7 +253,7 @@ fn pause_holds_at_a_frame_border_and_resume_goes_on_at_the_first_sample_not_sent
     rig.run_to(50);
     rig.playout.pause(rig.now);
     rig.run_to(300);
-    rig.playout.resume(rig.now);
+    rig.playout.resume(rig.now, None);
     rig.drain();
     rig.run_to(500);
     assert_eq!(rig.times(), [0, 20, 40, 300, 320, 340]);
@@ -268,7 +272,7 @@ fn a_resume_within_the_slot_of_the_last_frame_leaves_no_gap() {
     rig.run_to(25);
     rig.playout.pause(rig.now);
     rig.run_to(31);
-    rig.playout.resume(rig.now);
+    rig.playout.resume(rig.now, None);
     rig.drain();
     rig.run_to(100);
     assert_eq!(rig.sent, [(0, 0, true, 0), (20, 960, false, 1), (40, 1920, false, 2)]);

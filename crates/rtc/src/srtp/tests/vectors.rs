@@ -62,6 +62,8 @@ fn gcm_packets_are_those_of_rfc_7714_17() {
         let (plain, sealed) = (vector(RFC_7714, "rtcp"), vector(RFC_7714, &format!("srtcp_{bits}")));
         assert_eq!(gcm.seal_rtcp(&plain, 0x4d61_7273, 0x5d4), Some(sealed.clone()), "sealed with {bits} bits");
         assert_eq!(gcm::rtcp_index(&sealed), Ok(0x5d4));
-        assert_eq!(gcm.open_rtcp(&sealed, 0x4d61_7273, 0x5d4), Ok(plain), "opened with {bits} bits");
+        let mut opened = sealed.clone();
+        let length = gcm.open_rtcp(&mut opened, 0x4d61_7273, 0x5d4).unwrap();
+        assert_eq!(opened[..length], plain, "opened with {bits} bits");
     }
 }
