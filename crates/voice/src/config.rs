@@ -26,6 +26,10 @@ pub struct Config {
     /// A turn longer than this is ended, in ms. It bounds what a backend must keep of a turn and what is kept of a reply
     /// here. Defaults to 60000.
     pub max_turn_ms: u32,
+    /// The backend hears everything, speaks when it likes and does not say where a reply begins or ends: silence of this length,
+    /// in ms, ends one. 0: it answers what it is asked. Turns are told to the client all the same; whether they ask for answers
+    /// and interrupt is the turn's configuration. Defaults to 0.
+    pub duplex_silence_ms: u32,
     /// What is done to the user's audio before the backend gets it. Defaults to nothing.
     pub enhance: EnhanceConfig,
 }
@@ -42,6 +46,7 @@ impl Default for Config {
             ahead_ms: 1000,
             response_timeout_ms: 10_000,
             max_turn_ms: 60_000,
+            duplex_silence_ms: 0,
             enhance: EnhanceConfig::default(),
         }
     }
@@ -61,6 +66,9 @@ impl Config {
         self.ahead_ms = self.ahead_ms.clamp(20, 1000);
         self.response_timeout_ms = self.response_timeout_ms.clamp(100, 600_000);
         self.max_turn_ms = self.max_turn_ms.clamp(1000, 600_000);
+        if self.duplex_silence_ms > 0 {
+            self.duplex_silence_ms = self.duplex_silence_ms.clamp(100, 10_000);
+        }
         self
     }
 }

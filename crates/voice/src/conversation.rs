@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::client::ClientDelay;
 use crate::config::{Config, TurnConfig};
 use crate::decision::{DecisionKind, InterruptSource, Profile};
+use crate::duplex::Duplex;
 use crate::ear::Ear;
 use crate::echo::Suspicion;
 use crate::opus;
@@ -16,7 +17,7 @@ use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Action, Frame, Reply, State, Turns};
 use crate::types::{
     AgentAudio, BackendInput, BackendOutput, Balance, Codec, Event, FlushReason, MediaFrame, Output, Playout,
-    ResponseId, TurnId, TurnVerdict,
+    ResponseId, TurnId, TurnVerdict, WordTime,
 };
 use crate::verdict::{Judge, Judging};
 use crate::way::Ways;
@@ -49,7 +50,7 @@ pub struct Stats {
 /// One conversation. See the crate's documentation for how to drive it.
 #[derive(Debug)]
 pub struct Conversation {
-    config: Config,
+    pub(crate) config: Config,
     /// Latest instant given; settings come without one.
     now: Instant,
     repair: Repair,
@@ -77,10 +78,11 @@ pub struct Conversation {
     /// Of the last voiced frame.
     voiced: Heard,
     timings: VecDeque<PendingTiming>,
-    orphans: u64,
+    pub(crate) orphans: u64,
     clips_dropped: u64,
     manual_overflow: u64,
     client: ClientDelay,
+    pub(crate) duplex: Duplex,
 }
 
 /// The running turn of the user's.
@@ -141,6 +143,7 @@ impl Conversation {
             clips_dropped: 0,
             manual_overflow: 0,
             client: ClientDelay::default(),
+            duplex: Duplex::default(),
             config,
         }
     }
@@ -173,15 +176,15 @@ impl Conversation {
                 self.act_if(now, action);
             }
             BackendOutput::ResponseStarted { response } => self.refresh(now, response),
+            BackendOutput::Audio { response: ResponseId::UNASKED, audio } if self.is_duplex() => {
+                self.unasked_audio(now, audio);
+            }
+            BackendOutput::Text { response: ResponseId::UNASKED, delta, words } if self.is_duplex() => {
+                self.unasked_text(now, delta, &words);
+            }
             BackendOutput::Audio { response, audio } => self.reply_audio(now, response, audio),
             BackendOutput::Backchannel { frames } => self.backchannel(frames),
-            BackendOutput::Text { response, delta, words } => {
-                self.refresh(now, response);
-                if self.is_current(response) {
-                    self.outgoing.text(response, &delta, &words);
-                    self.event(Event::ResponseText { response, delta });
-                }
-            }
+            BackendOutput::Text { response, delta, words } => self.reply_text(now, response, delta, &words),
             BackendOutput::ResponseDone { response } if self.is_current(response) => self.finish(response),
             BackendOutput::ResponseDone { .. } => self.orphans += 1,
             BackendOutput::Closed => match self.generation.take() {
@@ -253,6 +256,7 @@ impl Conversation {
         }
         let action = self.turns.handle_timeout(now);
         self.act_if(now, action);
+        self.end_unasked(now);
         // A backend that waits because enough of the reply waits here is not late.
         let patience = (!self.outgoing.wants_audio()).then(|| self.patience(now));
         if let (Some(due), Some(generation)) = (patience, &mut self.generation) {
@@ -383,7 +387,8 @@ impl Conversation {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let generation = self.generation.as_ref().map(|generation| generation.due);
-        [self.repair.poll_timeout(), self.turns.poll_timeout(), self.outgoing.poll_timeout(), generation]
+        let unasked = self.duplex.due(self.config.duplex_silence_ms);
+        [self.repair.poll_timeout(), self.turns.poll_timeout(), self.outgoing.poll_timeout(), generation, unasked]
             .into_iter()
             .flatten()
             .min()
@@ -416,15 +421,19 @@ impl Conversation {
         }
     }
 
+    pub(crate) fn is_duplex(&self) -> bool {
+        self.config.duplex_silence_ms > 0
+    }
+
     fn is_manual(&self) -> bool {
         self.config.turn.server_vad.is_none()
     }
 
-    fn is_current(&self, response: ResponseId) -> bool {
+    pub(crate) fn is_current(&self, response: ResponseId) -> bool {
         self.generation.as_ref().is_some_and(|generation| generation.response == response)
     }
 
-    fn event(&mut self, event: Event) {
+    pub(crate) fn event(&mut self, event: Event) {
         self.out.push_back(Output::Event(event));
     }
 
@@ -466,9 +475,7 @@ impl Conversation {
         }
         self.ear.detect = detect;
         self.turns.heard(now, self.ear.end(), matches!(piece.source, Source::Packet(packet) if opus::is_dtx(packet)));
-        if self.turn.is_some() {
-            self.give(self.ear.end());
-        }
+        self.give(self.ear.end());
         self.ear.trim(self.turns.keep_from());
     }
 
@@ -586,7 +593,9 @@ impl Conversation {
     /// The user's turn begins in the past: padding first.
     fn start_turn(&mut self, end: u64, onset: u64) {
         let padding = u64::from(padding_ms(&self.config.turn)) * 48;
-        let start = onset.saturating_sub(padding).max(self.given).max(self.ear.start());
+        // A backend that hears everything has had it already.
+        let given = if self.is_duplex() { 0 } else { self.given };
+        let start = onset.saturating_sub(padding).max(given).max(self.ear.start());
         let turn = self.open_turn(start);
         self.event(Event::SpeechStarted { turn, audio_start_ms: start / 48 });
         self.give(end);
@@ -596,7 +605,7 @@ impl Conversation {
         self.last_turn += 1;
         let id = TurnId(self.last_turn);
         self.turn = Some(Turn { id, start });
-        self.given = start;
+        self.given = self.given.max(start);
         self.turns.forget_span();
         self.judging.turn_begins();
         self.backend(BackendInput::SpeechStarted { turn: id });
@@ -614,7 +623,7 @@ impl Conversation {
 
     /// Audio of the running turn up to media time `end`.
     fn give(&mut self, end: u64) {
-        let Some(turn) = self.turn else { return };
+        let Some(turn) = self.turn else { return self.stream(end) };
         if end <= self.given {
             return;
         }
@@ -636,6 +645,16 @@ impl Conversation {
         }
     }
 
+    /// What no turn has: a backend that hears everything gets it all the same.
+    fn stream(&mut self, end: u64) {
+        if self.is_duplex() && end > self.given {
+            let media_time = self.given.max(self.ear.start());
+            let pcm = self.ear.read(media_time, end);
+            self.given = end;
+            self.backend(BackendInput::Audio { pcm, media_time });
+        }
+    }
+
     /// Answers a turn that is owed an answer, if it can be.
     fn pay(&mut self, now: Instant) {
         let Some(heard) = self.owed else { return };
@@ -649,6 +668,14 @@ impl Conversation {
     }
 
     fn respond(&mut self, now: Instant) -> Option<ResponseId> {
+        let response = self.new_response(now)?;
+        self.backend(BackendInput::CreateResponse { response });
+        self.event(Event::ResponseCreated { response });
+        Some(response)
+    }
+
+    /// `None`: one is being made, or too many wait.
+    pub(crate) fn new_response(&mut self, now: Instant) -> Option<ResponseId> {
         if self.generation.is_some() || self.outgoing.is_full() {
             return None;
         }
@@ -658,8 +685,6 @@ impl Conversation {
             self.greeting = Some(response);
         }
         self.generation = Some(Generation { response, due: self.patience(now), began: false, muted: false });
-        self.backend(BackendInput::CreateResponse { response });
-        self.event(Event::ResponseCreated { response });
         Some(response)
     }
 
@@ -675,7 +700,15 @@ impl Conversation {
         }
     }
 
-    fn reply_audio(&mut self, now: Instant, response: ResponseId, audio: AgentAudio) {
+    pub(crate) fn reply_text(&mut self, now: Instant, response: ResponseId, delta: String, words: &[WordTime]) {
+        self.refresh(now, response);
+        if self.is_current(response) {
+            self.outgoing.text(response, &delta, words);
+            self.event(Event::ResponseText { response, delta });
+        }
+    }
+
+    pub(crate) fn reply_audio(&mut self, now: Instant, response: ResponseId, audio: AgentAudio) {
         self.refresh(now, response);
         let Some(generation) = self.generation.as_mut().filter(|generation| generation.response == response) else {
             return;
@@ -705,7 +738,7 @@ impl Conversation {
     }
 
     /// The backend gave all of it.
-    fn finish(&mut self, response: ResponseId) {
+    pub(crate) fn finish(&mut self, response: ResponseId) {
         self.generation = None;
         let generated = self.outgoing.generated(response);
         self.outgoing.complete(response);
@@ -715,6 +748,7 @@ impl Conversation {
     /// The backend stops; the response it was making.
     fn stop_generation(&mut self) -> Option<ResponseId> {
         let Generation { response, began, .. } = self.generation.take()?;
+        self.duplex.cut(response);
         self.timings.retain(|timing| timing.response != response);
         self.backend(BackendInput::Cancel { response });
         if !began {

@@ -18,6 +18,7 @@ mod config;
 mod contour;
 mod conversation;
 mod decision;
+mod duplex;
 mod ear;
 mod echo;
 pub mod enhance;

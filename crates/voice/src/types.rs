@@ -47,6 +47,12 @@ impl<'a> MediaFrame<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ResponseId(pub u64);
 
+impl ResponseId {
+    /// What a backend gives that speaks without being asked, and does not say where a reply begins and ends. Taken when
+    /// [`Config::duplex_silence_ms`](crate::Config::duplex_silence_ms) is set.
+    pub const UNASKED: Self = Self(0);
+}
+
 /// A stretch of user speech, ours; rising.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TurnId(pub u64);
