@@ -11,7 +11,7 @@
 //! anywhere between part added and its end: a model that is faster than speech is done before the first packet leaves.
 //!
 //! The dialect is the WebRTC side of the Realtime API: audio travels as RTP, so there are no audio deltas. Not implemented:
-//! `conversation.item.create`, `.retrieve`, `.truncate`, `.delete` and `input_audio_buffer.append` (answered with an
+//! `conversation.item.create`, `.truncate`, `.delete` and `input_audio_buffer.append` (answered with an
 //! `error`), text output, tools, transcription of the input, the end of a session at `expires_at`.
 
 mod client;

@@ -1,6 +1,6 @@
 //! Case T13: a backend that streams audio and fragments of its transcript, and never says what begins or ends.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail, and its signals fit")]
 
 mod common;
 
