@@ -273,6 +273,8 @@ impl From<&VoiceConfig> for CallConfig {
             ahead_ms: config.ahead_ms,
             response_timeout_ms: config.response_timeout_ms,
             max_turn_ms: config.max_turn_ms,
+            // The backend's kind, not the operator's choice.
+            duplex_silence_ms: 0,
             enhance: voice::EnhanceConfig { noise_suppression: config.noise_suppression, auto_gain: config.auto_gain },
         };
         Self { voice }
