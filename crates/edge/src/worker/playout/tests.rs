@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::{AHEAD_SAMPLES, Effect, EffectKind, Playout, SILENCE};
 
 mod clips;
+mod greeting;
 mod pacing;
 mod step_back;
 
