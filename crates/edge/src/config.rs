@@ -1,6 +1,7 @@
 //! The edge's config, as `deploy/edge.toml` has it.
 
 mod front;
+mod media;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,6 +15,7 @@ use link::route::ticket::model_id;
 use serde::Deserialize;
 
 pub use front::{IceServer, IceTcp, Secret, Tls, TlsMode};
+pub use media::{MediaConfig, Red};
 
 use crate::keys::KeySource;
 use crate::signaling::ECHO;
@@ -75,7 +77,7 @@ pub struct Config {
     pub transceivers: Vec<TransceiverConfig>,
     /// The other edges of the PoP. Defaults to none.
     pub peers: Vec<PeerConfig>,
-    /// What the edge does about audio by itself.
+    /// How clients are asked to send their audio, and what the edge does about it by itself.
     pub media: MediaConfig,
     /// Tickets of instant calls.
     pub tickets: TicketConfig,
@@ -87,14 +89,6 @@ pub struct Config {
     pub limits: Limits,
     /// Log lines.
     pub log: daemon::log::Config,
-}
-
-/// What the edge does about audio by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct MediaConfig {
-    /// Whether playout holds at once when the user's level rises, before the transceiver says so. Defaults to false.
-    pub reflex: bool,
 }
 
 /// What tickets of instant calls grant.
@@ -201,9 +195,9 @@ impl Default for Config {
             models: ["echo", "loopback", "parrot"].map(|name| (name.to_owned(), name.to_owned())).into(),
             transceivers: vec![TransceiverConfig { id: 1, address: local(7443) }],
             peers: Vec::new(),
-            media: MediaConfig::default(),
             tickets: TicketConfig::default(),
             tls: Tls::default(),
+            media: MediaConfig::default(),
             ice_servers: Vec::new(),
             limits: Limits::default(),
             log: daemon::log::Config::default(),
@@ -279,6 +273,7 @@ impl daemon::config::Checked for Config {
             "shorter than 10 s, in which tickets count, or longer than a day",
             "choose 10000 to 86400000, or 0 for no limit",
         );
+        self.media.check(problems);
         self.check_models(problems);
         self.check_transceivers(problems);
         self.check_peers(problems);

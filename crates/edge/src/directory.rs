@@ -106,6 +106,29 @@ pub struct CallInfo {
     pub created_at: u64,
     /// What its ticket says, if it has one.
     pub ticket: Option<TicketTerms>,
+    /// What was agreed on its audio.
+    pub audio: AudioFacts,
+}
+
+/// What a transceiver has to know of the client's audio.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AudioFacts {
+    /// What codes the replies.
+    pub codec: rtc::Codec,
+    /// The client sends again what is missing.
+    pub nack: bool,
+}
+
+impl AudioFacts {
+    /// Those of a call.
+    #[must_use]
+    pub fn of(setup: &rtc::Setup) -> Self {
+        let audio = setup.audio.as_ref();
+        Self {
+            codec: audio.map_or(rtc::Codec::Opus, |audio| audio.primary.codec),
+            nack: audio.is_some_and(|audio| audio.nack),
+        }
+    }
 }
 
 /// What a ticket grants and to whom.

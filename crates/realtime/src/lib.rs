@@ -46,6 +46,13 @@ pub const LIFETIME_SECONDS: u64 = 60 * 60;
 /// What happens in the call. Turns and responses are the call's own rising numbers; times are milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
+    /// The user pressed a key of a telephone.
+    KeyPressed {
+        /// `0` to `9`, `*`, `#`, `A` to `D`.
+        key: char,
+        /// When, in the session's audio.
+        audio_ms: u64,
+    },
     /// The user began to speak.
     SpeechStarted {
         /// Which stretch of speech.

@@ -36,6 +36,8 @@ pub struct Session {
     settings: Settings,
     conversation: String,
     model: String,
+    /// Unix seconds.
+    created_at: u64,
     /// Item ids of speech not committed yet, by turn.
     turns: VecDeque<(u64, String)>,
     /// Oldest first.
@@ -67,6 +69,7 @@ impl Session {
             settings,
             conversation,
             model: config.model.clone(),
+            created_at: config.created_at,
             turns: VecDeque::new(),
             responses: VecDeque::new(),
             last_item: None,
@@ -106,6 +109,13 @@ impl Session {
     /// What happened in the call.
     pub fn handle(&mut self, input: Input) {
         match input {
+            Input::KeyPressed { key, audio_ms } => {
+                let received_at = self.created_at.saturating_add(audio_ms / 1000);
+                self.emit(
+                    "input_audio_buffer.dtmf_event_received",
+                    json!({"event": key.to_string(), "received_at": received_at}),
+                );
+            }
             Input::SpeechStarted { turn, audio_start_ms } => {
                 let item = self.turn_item(turn);
                 self.emit(

@@ -41,8 +41,8 @@ pub use dtls::{Identity, IdentityMismatch};
 pub use ice::FORMER_MAX;
 pub use password::Password;
 pub use sdp::{
-    Accepted, Candidate, ClientFacts, Credentials, Fragment, LocalDescription, Negotiated, Offer, OfferError, Renewal,
-    Renewed, SctpInit, Setup, Snap, Uplink,
+    Accepted, Candidate, ClientFacts, Credentials, Fragment, LocalDescription, Negotiated, Offer, OfferError,
+    Redundancy, Renewal, Renewed, SctpInit, Setup, Snap, Uplink,
 };
 pub use session::{
     ChannelId, CloseReason, Config, DownlinkView, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path,

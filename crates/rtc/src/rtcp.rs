@@ -7,6 +7,7 @@
 //! that contradicts itself is counted, the parts in front of it hold.
 
 mod feedback;
+mod nack;
 mod parse;
 mod receive;
 mod send;
@@ -16,6 +17,7 @@ mod tests;
 use std::time::{Duration, Instant};
 
 pub(crate) use feedback::Feedback;
+pub(crate) use nack::Missing;
 pub(crate) use parse::{Item, SenderInfo, parse};
 pub(crate) use receive::ReceiveStats;
 pub(crate) use send::SendStats;
@@ -134,10 +136,23 @@ pub(crate) fn write_report<'a>(
         out[start] += 1;
     }
     set_length(out, start);
+    write_cname(out, sent.ssrc(), cname);
+}
 
+/// Appends an empty receiver report and SDES to `out`: what a compound packet begins with (RFC 3550 §6.1) that has something
+/// else to say, and does not end an interval of anybody's.
+pub(crate) fn write_empty_report(out: &mut Vec<u8>, ssrc: u32, cname: &str) {
+    let start = out.len();
+    out.extend_from_slice(&[0x80, RECEIVER_REPORT, 0, 0]);
+    out.extend_from_slice(&ssrc.to_be_bytes());
+    set_length(out, start);
+    write_cname(out, ssrc, cname);
+}
+
+fn write_cname(out: &mut Vec<u8>, ssrc: u32, cname: &str) {
     let start = out.len();
     out.extend_from_slice(&[0x81, SDES, 0, 0]);
-    out.extend_from_slice(&sent.ssrc().to_be_bytes());
+    out.extend_from_slice(&ssrc.to_be_bytes());
     let name = &cname.as_bytes()[..cname.len().min(255)];
     out.extend_from_slice(&[CNAME, u8::try_from(name.len()).unwrap_or(u8::MAX)]);
     out.extend_from_slice(name);

@@ -25,7 +25,7 @@
 //!
 //! # Not implemented
 //!
-//! NACK, transport-wide feedback of ours about what the client sends
+//! Transport-wide feedback of ours about what the client sends
 //! (not answered, so never used), `ice2` (RFC 8445 §10), SDES keys, the SCTP lines of old drafts (`DTLS/SCTP 5000`).
 
 mod answer;
@@ -150,11 +150,25 @@ pub struct Uplink {
     pub max_average_bitrate: u32,
     /// Opus sends next to nothing in silence (RFC 7587 §3.1.3). Defaults to true.
     pub dtx: bool,
+    /// Copies of packets (RFC 2198). Defaults to [`Redundancy::Prefer`].
+    pub red: Redundancy,
+}
+
+/// What becomes of an offered `red/48000/2`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Redundancy {
+    /// It is not taken.
+    Off,
+    /// It is taken behind Opus: clients that choose by themselves may send it. Browsers do not.
+    Offered,
+    /// It is taken before Opus, and browsers send it: each packet carries the one before, for twice the bits while the
+    /// user speaks.
+    Prefer,
 }
 
 impl Default for Uplink {
     fn default() -> Self {
-        Self { max_average_bitrate: 0, dtx: true }
+        Self { max_average_bitrate: 0, dtx: true, red: Redundancy::Prefer }
     }
 }
 
@@ -221,8 +235,12 @@ pub struct AudioSetup {
     pub mid: Option<String>,
     /// What both sides code their audio with, e.g. Opus as 111 (Chromium) or 109 (Firefox). G.711 without Opus.
     pub primary: Format,
-    /// What the client may send beside it: the other G.711, telephone-event.
+    /// What the client may send beside it: RED, the other G.711, telephone-event.
     pub beside: Vec<Format>,
+    /// The client sends again what it is asked for (RFC 4585).
+    pub nack: bool,
+    /// Payload types of packets that are sent again in a stream of their own (RFC 4588), and of what each repeats.
+    pub again: Vec<(u8, u8)>,
     /// Payload types that the offer gives to CN, and to telephone-event at another clock. The answer lists neither, but a
     /// client may have them in its stream all the same: known, of no interest.
     pub other: Vec<u8>,
@@ -247,6 +265,12 @@ impl AudioSetup {
     #[must_use]
     pub fn format(&self, payload_type: u8) -> Option<Format> {
         self.formats().find(|format| format.payload_type == payload_type)
+    }
+
+    /// What a payload type sends again (RFC 4588), if that was agreed.
+    #[must_use]
+    pub fn repeated_by(&self, payload_type: u8) -> Option<u8> {
+        self.again.iter().find(|(again, _)| *again == payload_type).map(|(_, repeated)| *repeated)
     }
 
     /// Under which payload type something is sent, if it was agreed.

@@ -232,6 +232,7 @@ impl Session {
         }
         // Nothing was received, so there is nothing to discard.
         let _ = self.pump(now, None);
+        self.request(now);
         if self.report_deadline.is_some_and(|deadline| deadline <= now) {
             self.report_deadline = Some(now + self.config.report_interval);
             if let Some(report) = self.media.write_report(now) {
@@ -274,6 +275,7 @@ impl Session {
             held,
             self.setup_deadline,
             self.report_deadline,
+            self.media.poll_timeout(),
         ];
         deadlines.into_iter().flatten().min()
     }
@@ -465,6 +467,7 @@ impl Session {
         if opened.newest {
             self.proven(now, path, admit);
         }
+        self.request(now);
         match opened.kind {
             Kind::Media if opened.newest => self.note_ssrc(now, datagram),
             Kind::Media => {}
@@ -475,6 +478,13 @@ impl Session {
         match plain.get(..opened.length).and_then(|plain| self.media.frame(plain)) {
             Some(frame) => Input::Media(frame),
             None => Input::Discarded(Discard::RtpMalformed),
+        }
+    }
+
+    /// Asks for what is missing, when that is due.
+    fn request(&mut self, now: Instant) {
+        if let Some(request) = self.media.write_request(now, &mut self.stats) {
+            self.transmit(self.agent.selected(), request);
         }
     }
 

@@ -99,7 +99,8 @@ enum Mode {
 impl Call {
     /// Seats a call. A model not served here is answered by `parrot`, and `session.created` says so.
     #[must_use]
-    pub fn new(now: Instant, config: CallConfig, request: &OpenRequest, slot: Slot, seed: u64) -> Self {
+    pub fn new(now: Instant, mut config: CallConfig, request: &OpenRequest, slot: Slot, seed: u64) -> Self {
+        config.voice.repair.nack = request.nack;
         let model = Model::named(&request.model).unwrap_or(Model::Parrot);
         let api = realtime::Session::new(&realtime::Config {
             seed,
@@ -273,7 +274,7 @@ impl Call {
             }
             Mode::Loopback(loopback) => {
                 let utterance = UtteranceId(1);
-                let Some(echo) = loopback.echo(frame.payload) else {
+                let Some(echo) = loopback.echo(&frame) else {
                     self.stats.bad_media += 1;
                     return;
                 };
@@ -281,7 +282,7 @@ impl Call {
                     let header = self.header(utterance, String::new());
                     self.outputs.push_back(CallOutput::UtteranceStart(header));
                 }
-                let payload = frame.payload.to_vec();
+                let payload = echo.payload.to_vec();
                 self.outputs.push_back(CallOutput::UtteranceFrame { utterance, samples: echo.samples, payload });
             }
         }

@@ -65,6 +65,25 @@ pub struct VoiceConfig {
     pub noise_suppression: bool,
     /// Brings the user's speech to one level in what backends hear. Defaults to false.
     pub auto_gain: bool,
+    /// What is done about packets that are missing.
+    pub repair: RepairConfig,
+}
+
+/// The `[voice.repair]` table: what is done about packets that are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RepairConfig {
+    /// Longest wait at a hole for a packet that the client sends again, where NACK was agreed. Defaults to 60.
+    pub nack_wait_ms: u32,
+    /// A packet this late after its time was filled still corrects what a recognizer heard, if it can use that. Defaults to 400.
+    pub late_ms: u32,
+}
+
+impl Default for RepairConfig {
+    fn default() -> Self {
+        let repair = voice::RepairConfig::default();
+        Self { nack_wait_ms: repair.nack_wait_ms, late_ms: repair.late_ms }
+    }
 }
 
 /// The `[voice.interruption]` table.
@@ -176,6 +195,7 @@ impl Default for VoiceConfig {
             max_turn_ms: voice.max_turn_ms,
             noise_suppression: voice.enhance.noise_suppression,
             auto_gain: voice.enhance.auto_gain,
+            repair: RepairConfig::default(),
         }
     }
 }
@@ -252,6 +272,8 @@ impl VoiceConfig {
         range("ahead_ms", self.ahead_ms.into(), 20, 1000);
         range("response_timeout_ms", self.response_timeout_ms.into(), 100, 600_000);
         range("max_turn_ms", self.max_turn_ms.into(), 1000, 600_000);
+        range("repair.nack_wait_ms", self.repair.nack_wait_ms.into(), 0, 200);
+        range("repair.late_ms", self.repair.late_ms.into(), 0, 2000);
     }
 }
 
@@ -276,6 +298,11 @@ impl From<&VoiceConfig> for CallConfig {
             // The backend's kind, not the operator's choice.
             duplex_silence_ms: 0,
             enhance: voice::EnhanceConfig { noise_suppression: config.noise_suppression, auto_gain: config.auto_gain },
+            repair: voice::RepairConfig {
+                nack_wait_ms: config.repair.nack_wait_ms,
+                late_ms: config.repair.late_ms,
+                ..voice::RepairConfig::default()
+            },
         };
         Self { voice }
     }

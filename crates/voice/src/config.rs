@@ -23,6 +23,8 @@ pub struct Config {
     pub ahead_ms: u32,
     /// Without a backend's next audio for this long the response is given up, in ms. Defaults to 10000.
     pub response_timeout_ms: u32,
+    /// What is done about packets that are missing.
+    pub repair: RepairConfig,
     /// A turn longer than this is ended, in ms. It bounds what a backend must keep of a turn and what is kept of a reply
     /// here. Defaults to 60000.
     pub max_turn_ms: u32,
@@ -45,6 +47,7 @@ impl Default for Config {
             complexity: 5,
             ahead_ms: 1000,
             response_timeout_ms: 10_000,
+            repair: RepairConfig::default(),
             max_turn_ms: 60_000,
             duplex_silence_ms: 0,
             enhance: EnhanceConfig::default(),
@@ -61,6 +64,7 @@ impl Config {
         }
         self.turn = self.turn.bounded();
         self.interruption = self.interruption.bounded();
+        self.repair = self.repair.bounded();
         self.bitrate = self.bitrate.clamp(6000, 128_000);
         self.complexity = self.complexity.clamp(0, 10);
         self.ahead_ms = self.ahead_ms.clamp(20, 1000);
@@ -69,6 +73,35 @@ impl Config {
         if self.duplex_silence_ms > 0 {
             self.duplex_silence_ms = self.duplex_silence_ms.clamp(100, 10_000);
         }
+        self
+    }
+}
+
+/// What is done about packets that are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RepairConfig {
+    /// The client sends again what it is asked for (NACK was agreed): holes may wait for it. A fact of the session. Defaults to
+    /// false.
+    pub nack: bool,
+    /// The backend's recognizer can use what comes late ([`crate::BackendInput::Correction`]). A fact of the backend. Defaults
+    /// to false.
+    pub corrections: bool,
+    /// Longest wait for a packet that is sent again, in ms. All of it is delay, at holes alone. Defaults to 60.
+    pub nack_wait_ms: u32,
+    /// A packet this late after its time was filled is still worth a correction, in ms. Defaults to 400.
+    pub late_ms: u32,
+}
+
+impl Default for RepairConfig {
+    fn default() -> Self {
+        Self { nack: false, corrections: false, nack_wait_ms: 60, late_ms: 400 }
+    }
+}
+
+impl RepairConfig {
+    fn bounded(mut self) -> Self {
+        self.nack_wait_ms = self.nack_wait_ms.min(200);
+        self.late_ms = self.late_ms.min(2000);
         self
     }
 }

@@ -1,5 +1,7 @@
 //! One dialogue: the parts of this crate composed, and what the agent does.
 
+mod uplink;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,7 @@ use crate::decision::{DecisionKind, InterruptSource, Profile};
 use crate::duplex::Duplex;
 use crate::ear::Ear;
 use crate::echo::Suspicion;
+use crate::keys::Keys;
 use crate::opus;
 use crate::outgoing::{News, Outgoing, OutgoingStats, Report};
 use crate::repair::{Piece, Repair, RepairStats, Source};
@@ -16,8 +19,8 @@ use crate::timbre::Timbre;
 use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Action, Frame, Reply, State, Turns};
 use crate::types::{
-    AgentAudio, BackendInput, BackendOutput, Balance, Codec, Event, FlushReason, MediaFrame, Output, Playout,
-    ResponseId, TurnId, TurnVerdict, WordTime,
+    AgentAudio, BackendInput, BackendOutput, Balance, Event, FlushReason, Output, Playout, ResponseId, TurnId,
+    TurnVerdict, WordTime,
 };
 use crate::verdict::{Judge, Judging};
 use crate::way::Ways;
@@ -54,6 +57,7 @@ pub struct Conversation {
     /// Latest instant given; settings come without one.
     now: Instant,
     repair: Repair,
+    keys: Keys,
     ear: Ear,
     timbre: Timbre,
     turns: Turns,
@@ -120,7 +124,8 @@ impl Conversation {
         let reflex = config.interruption.reflex.then_some(Output::Reflex { enabled: true, muted: false });
         Self {
             now,
-            repair: Repair::new(),
+            repair: Repair::new(config.repair),
+            keys: Keys::default(),
             ear,
             timbre: Timbre::new(),
             turns,
@@ -146,18 +151,6 @@ impl Conversation {
             duplex: Duplex::default(),
             config,
         }
-    }
-
-    /// User audio, in the order it arrived; `age_us` is its time at the edge and on the link, for the timing alone.
-    pub fn handle_media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
-        if frame.codec != Codec::Opus {
-            return;
-        }
-        let mut repair = std::mem::take(&mut self.repair);
-        let header = (frame.seq, frame.rtp_timestamp);
-        repair.handle(now, header, frame.payload, age_us, &mut |piece| self.hear(now, &piece));
-        self.repair = repair;
-        self.settle(now);
     }
 
     /// Backend output.

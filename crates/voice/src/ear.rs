@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 
 use crate::enhance::{EnhanceConfig, Enhancer, SUPPRESSION_RATE};
+use crate::g711::{self, Law};
 use crate::opus::{CreateError, Decoder};
-use crate::repair::{Piece, Source};
-use crate::resample::Decimator;
+use crate::repair::{Late, Piece, Source};
+use crate::resample::{Decimator, Interpolator};
 use crate::vad::Vad;
 
 /// One piece in samples: at most 1 s of filled silence, at most 200 ms of concealment, at most 120 ms of a packet.
@@ -20,6 +21,10 @@ const KEEP_MAX: u64 = 5500 * 48;
 #[derive(Debug)]
 pub(crate) struct Ear {
     decoder: Decoder,
+    /// From G.711's rate; made when there is some.
+    telephone: Option<Interpolator>,
+    /// For packets that came late, on their own.
+    late: Option<Box<LateEar>>,
     decode_rate: u32,
     /// To the backend's rate and to the detector's; `None` where the decoder gives it.
     to_backend: Option<Decimator>,
@@ -49,6 +54,8 @@ impl Ear {
         let decimator = |to: u32| (to != decode_rate).then(|| Decimator::new((decode_rate / to) as usize));
         Ok(Self {
             decoder: Decoder::new(decode_rate)?,
+            telephone: None,
+            late: None,
             decode_rate,
             to_backend: decimator(backend_rate),
             to_vad: decimator(crate::vad::RATE),
@@ -95,6 +102,11 @@ impl Ear {
         let out = &mut self.decoded[..length.min(MAX_PIECE)];
         let written = match piece.source {
             Source::Packet(packet) => self.decoder.decode(packet, out),
+            Source::G711(law, bytes) => {
+                telephone(&mut self.telephone, self.decode_rate, (law, bytes), &mut self.backend, out);
+                self.decoder.heard(out);
+                Ok(out.len())
+            }
             Source::Fec(next) => self.decoder.decode_fec(next, out),
             Source::Conceal => self.decoder.conceal(out),
             Source::Silence | Source::Skip => {
@@ -121,6 +133,40 @@ impl Ear {
         true
     }
 
+    /// Puts what came late in the place of what was made up, as far as that is still kept; its samples at the backend's rate.
+    pub(crate) fn correct(&mut self, late: &Late<'_>) -> Option<&[i16]> {
+        let length = (late.samples / (48_000 / self.decode_rate)) as usize;
+        let kept = match &mut self.late {
+            Some(kept) => kept,
+            none => none.insert(Box::new(LateEar {
+                decoder: Decoder::new(self.decode_rate).ok()?,
+                decoded: vec![0; MAX_PIECE],
+                backend: Vec::new(),
+            })),
+        };
+        let out = kept.decoded.get_mut(..length)?;
+        match late.source {
+            Source::Packet(packet) => {
+                let written = kept.decoder.decode(packet, out).ok()?;
+                out[written.min(length)..].fill(0);
+            }
+            // Alone, without the stream's filter: its first samples fade in.
+            Source::G711(law, bytes) => telephone(&mut None, self.decode_rate, (law, bytes), &mut kept.backend, out),
+            Source::Fec(_) | Source::Conceal | Source::Silence | Source::Skip => return None,
+        }
+        let mut decimator =
+            self.to_backend.as_ref().map(|_| Decimator::new(self.decode_rate as usize * self.factor as usize / 48_000));
+        convert(&mut decimator, out, &mut kept.backend);
+        let start = self.end.saturating_sub(self.ring.len() as u64 * self.factor);
+        for (time, sample) in (0..).map(|index| late.media_time + index * self.factor).zip(&kept.backend) {
+            let at = time.checked_sub(start).and_then(|into| usize::try_from(into / self.factor).ok());
+            if let Some(place) = at.and_then(|at| self.ring.get_mut(at)) {
+                *place = *sample;
+            }
+        }
+        Some(&kept.backend)
+    }
+
     /// Forgets what no turn can reach any more.
     pub(crate) fn trim(&mut self, keep_from: Option<u64>) {
         let from = keep_from.map_or(self.end, |from| from.min(self.end)).saturating_sub(self.keep);
@@ -143,6 +189,28 @@ impl Ear {
         let (from, to) = (index(from), index(to));
         if from >= to { Vec::new() } else { self.ring.range(from..to).copied().collect() }
     }
+}
+
+/// What decodes packets that came late. Its decoder knows what came late before, not what came between.
+#[derive(Debug)]
+struct LateEar {
+    decoder: Decoder,
+    decoded: Vec<i16>,
+    backend: Vec<i16>,
+}
+
+/// G.711 at the decoder's rate, into all of `out`. `scratch` is of no meaning before or after.
+fn telephone(
+    filter: &mut Option<Interpolator>,
+    rate: u32,
+    (law, bytes): (Law, &[u8]),
+    scratch: &mut Vec<i16>,
+    out: &mut [i16],
+) {
+    let filter = filter.get_or_insert_with(|| Interpolator::new((rate / g711::RATE) as usize));
+    scratch.clear();
+    g711::decode(law, bytes, scratch);
+    filter.process(scratch, out);
 }
 
 fn convert(decimator: &mut Option<Decimator>, pcm: &[i16], out: &mut Vec<i16>) {

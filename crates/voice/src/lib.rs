@@ -22,14 +22,17 @@ mod duplex;
 mod ear;
 mod echo;
 pub mod enhance;
+pub mod g711;
 mod gate;
 mod intake;
+mod keys;
 mod label;
 mod ledger;
 pub mod opus;
 mod outgoing;
 mod preroll;
 mod rate;
+pub mod red;
 pub mod repair;
 mod resample;
 #[cfg(test)]
@@ -43,7 +46,7 @@ pub mod vad;
 mod verdict;
 mod way;
 
-pub use config::{Config, Eagerness, InterruptionConfig, InterruptionProfile, ServerVad, TurnConfig};
+pub use config::{Config, Eagerness, InterruptionConfig, InterruptionProfile, RepairConfig, ServerVad, TurnConfig};
 pub use conversation::{Conversation, Stats};
 pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
 pub use enhance::EnhanceConfig;

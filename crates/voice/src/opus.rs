@@ -226,6 +226,11 @@ impl Decoder {
         Ok(length)
     }
 
+    /// Takes note of sound that came another way, so that a concealment goes on from it.
+    pub fn heard(&mut self, pcm: &mut [i16]) {
+        self.concealment.real(pcm);
+    }
+
     /// Fills all of `out`, the time before `next`, from the copy of the lost frame that `next` carries; what is earlier than
     /// the copy reaches, or everything if it has none, is concealed.
     pub fn decode_fec(&mut self, next: &[u8], out: &mut [i16]) -> Result<usize, DecodeError> {

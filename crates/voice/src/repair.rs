@@ -3,10 +3,14 @@
 //! **A listener that is a model needs no even clock**, so nothing is held back to make one: a packet that is next in sequence
 //! leaves in the call that brought it. Only a hole can cost time:
 //!
-//! * No reordering seen in the last 10 s: a hole is a loss. It is filled at once, its end from the in-band copy in the packet
-//!   behind it, the rest by concealment.
-//! * Reordering seen: the packets behind the hole wait one ptime for what is missing, then the hole is filled. A copy that
-//!   comes later is counted and dropped.
+//! * A RED copy in a packet behind it fills it at once, and costs nothing.
+//! * NACK agreed: what is behind the hole waits 1.5 times as long as a packet sent again takes, 60 ms at most (`waiting.rs`).
+//! * Otherwise, no reordering seen in the last 10 s: a hole is a loss. It is filled at once, its end from the in-band copy in
+//!   the packet behind it (that packet is the look-ahead that a copy needs, and is there when the hole is seen), the rest by
+//!   concealment.
+//! * Reordering seen: the packets behind the hole wait one ptime for what is missing, then the hole is filled.
+//!
+//! A packet that comes within 400 ms after its time was filled is handed out beside the pieces, with its place ([`Late`]).
 //!
 //! How long a hole is says the RTP timestamp, never the sequence number alone: other payload types share the sequence space
 //! (RFC 4733 events, comfort noise) and take no time of their own. A timestamp gap beyond what the missing packets can have
@@ -16,12 +20,21 @@
 //! Cold start: the first packet is the stream. A sequence number outside of RFC 3550 A.1's window (3000 ahead, 100 behind) or a
 //! timestamp more than 30 s off is a stray until three consecutive packets agree; then the stream starts over at the first of
 //! them, none lost, and media time goes on without a gap. Clock skew needs no care: there is no clock here.
-//!
-//! Not built: RED, NACK, late repair of the recognizer's input.
+
+mod filled;
+mod piece;
+mod waiting;
 
 use std::time::{Duration, Instant};
 
+use crate::config::RepairConfig;
+use crate::g711::{self, Law};
 use crate::opus;
+use crate::red::Red;
+use crate::types::{Codec, MediaFrame};
+use filled::{Filled, Holes};
+pub use piece::{Late, Piece, RepairStats, Source};
+use waiting::Waiting;
 
 /// RFC 3550 A.1: how far ahead a sequence number may be without being another stream's.
 const MAX_DROPOUT: i64 = 3000;
@@ -31,75 +44,21 @@ const MAX_MISORDER: i64 = 100;
 const PROBATION: usize = 3;
 /// A timestamp further off is not this stream's, if the sequence number has a gap too: 30 s.
 const MAX_TIMESTAMP_JUMP: i64 = 30 * 48_000;
-/// Reordering is remembered for this long.
-const REORDER_MEMORY: Duration = Duration::from_secs(10);
-/// Packets behind a hole. One ptime of waiting brings one packet; bursts after a stall bring more. 16 x 1275 bytes.
-const MAX_HELD: usize = 16;
+/// Packets behind a hole. 60 ms of waiting bring 6 of 10 ms and their copies; bursts after a stall bring more. 24 x 1275 bytes.
+const MAX_HELD: usize = 24;
 /// Concealment fades within 100 ms; 200 ms is generous.
 const MAX_CONCEAL: u32 = 9600;
 /// Silence that is filled with samples: 1 s, longer than the ring ahead of an onset.
 const MAX_FILL: u32 = 48_000;
 /// Grain of Opus: 2.5 ms. Smaller timestamp errors are the sender's rounding.
 const GRAIN: u32 = 120;
-
-/// One stretch of audio, next in media time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece<'a> {
-    /// 48 kHz media time of its first sample.
-    pub media_time: u64,
-    /// How long it is.
-    pub samples: u32,
-    /// Where its samples come from.
-    pub source: Source<'a>,
-    /// When the packet that released it came.
-    pub arrived: Instant,
-    /// How old that packet was then.
-    pub age_us: u32,
-}
-
-/// Where the samples of a piece come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source<'a> {
-    /// A packet.
-    Packet(&'a [u8]),
-    /// The copy of a lost frame that this packet carries.
-    Fec(&'a [u8]),
-    /// Nothing: conceal.
-    Conceal,
-    /// The sender was silent.
-    Silence,
-    /// The sender was silent for so long that only the clock moves.
-    Skip,
-}
-
-/// What became of the packets. All counts are of packets or 48 kHz samples.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RepairStats {
-    /// Packets released.
-    pub released: u64,
-    /// Packets that are no Opus.
-    pub malformed: u64,
-    /// Packets that came after their time had been filled.
-    pub late: u64,
-    /// Packets that came twice.
-    pub duplicates: u64,
-    /// Packets that belong to no stream.
-    pub strays: u64,
-    /// Samples from in-band copies.
-    pub fec: u64,
-    /// Samples made up.
-    pub concealed: u64,
-    /// Samples of filled silence.
-    pub silence: u64,
-    /// Samples by which the clock moved alone.
-    pub skipped: u64,
-    /// Times the stream started over.
-    pub resets: u64,
-}
+/// Longest G.711 packet taken: 120 ms, as of Opus.
+const MAX_G711: usize = 960;
 
 /// One user's stream. The invariant: the pieces' media times are without gap or overlap.
 #[derive(Debug, Default)]
 pub struct Repair {
+    config: RepairConfig,
     stream: Option<Stream>,
     /// 48 kHz media time of the next piece.
     media_time: u64,
@@ -110,8 +69,11 @@ pub struct Repair {
     probation: Vec<Held>,
     /// Buffers of released packets, for the next that must be held.
     spare: Vec<Vec<u8>>,
-    last_reorder: Option<Instant>,
+    waiting: Waiting,
+    holes: Holes,
     stats: RepairStats,
+    /// Latest instant given.
+    now: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -123,11 +85,16 @@ struct Stream {
     ptime: u32,
     /// Bit i: `next_seq - 1 - i` came.
     came: u128,
+    /// Packets missing before an event: how long they were shows the timestamp of the next audio.
+    unfilled: u64,
 }
 
 #[derive(Debug)]
 struct Held {
     seq: u64,
+    /// A RED copy, whose number is an inference.
+    copied: bool,
+    codec: Codec,
     timestamp: u32,
     samples: u32,
     payload: Vec<u8>,
@@ -138,7 +105,9 @@ struct Held {
 /// A packet, borrowed or held.
 #[derive(Clone, Copy)]
 struct Packet<'a> {
+    codec: Codec,
     timestamp: u32,
+    /// 0 for an event, which takes no time.
     samples: u32,
     payload: &'a [u8],
     arrived: Instant,
@@ -148,8 +117,8 @@ struct Packet<'a> {
 impl Repair {
     /// Waits for the first packet.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(config: RepairConfig) -> Self {
+        Self { config, ..Self::default() }
     }
 
     /// Counts so far.
@@ -164,61 +133,72 @@ impl Repair {
         self.media_time
     }
 
-    /// Takes a packet and gives what can leave.
-    pub fn handle(
+    /// Takes a packet and gives what can leave; the packet itself, if its time was filled a short while ago.
+    pub fn handle<'a>(
         &mut self,
         now: Instant,
-        (seq, timestamp): (u16, u32),
-        payload: &[u8],
+        frame: &MediaFrame<'a>,
         age_us: u32,
         out: &mut impl FnMut(Piece<'_>),
-    ) {
-        let Some(samples) = opus::packet_samples(payload) else {
+    ) -> Option<Late<'a>> {
+        self.now = Some(now);
+        let red = (frame.codec == Codec::Red).then(|| Red::parse(frame.payload));
+        let red = match red {
+            Some(None) => {
+                self.stats.malformed += 1;
+                return None;
+            }
+            Some(red) => red,
+            None => None,
+        };
+        let payload = red.map_or(frame.payload, |red| red.primary);
+        let Some(packet) = Packet::new(now, frame, payload, age_us) else {
             self.stats.malformed += 1;
-            return;
+            return None;
         };
-        let packet = Packet { timestamp, samples, payload, arrived: now, age_us };
         let Some(stream) = &self.stream else {
-            self.start(u64::from(seq), timestamp, samples);
-            self.release(packet, out);
-            return;
+            if packet.samples > 0 {
+                self.start(u64::from(frame.seq), packet.timestamp, packet.samples);
+                self.release(packet, out);
+            }
+            return None;
         };
-        let ahead = distance(seq, stream.next_seq);
-        let jump = i64::from(timestamp.wrapping_sub(stream.next_timestamp).cast_signed());
-        let foreign = !(-MAX_MISORDER..=MAX_DROPOUT).contains(&ahead) || (ahead > 0 && jump.abs() > MAX_TIMESTAMP_JUMP);
-        if foreign {
-            self.probe(seq, packet, out);
-            return;
+        let ahead = distance(frame.seq, stream.next_seq);
+        let jump = i64::from(packet.timestamp.wrapping_sub(stream.next_timestamp).cast_signed());
+        // An event's clock may be another than the audio's, and begin elsewhere.
+        let elsewhere = ahead != 0 && packet.samples > 0 && jump.abs() > MAX_TIMESTAMP_JUMP;
+        if !(-MAX_MISORDER..=MAX_DROPOUT).contains(&ahead) || elsewhere {
+            self.probe(frame.seq, packet, out);
+            return None;
         }
-        let Some(extended) = stream.next_seq.checked_add_signed(ahead) else {
+        let Some(seq) = stream.next_seq.checked_add_signed(ahead) else {
             self.stats.strays += 1;
-            return;
+            return None;
         };
         if ahead < 0 {
-            self.count_late(now, ahead.unsigned_abs());
-            return;
+            return self.late(now, ahead.unsigned_abs(), packet);
         }
         self.drop_probation();
-        if ahead == 0 {
+        if ahead == 0 && self.held.is_empty() {
             self.release(packet, out);
-            self.drain(now, out);
-        } else if self.held.is_empty() && !self.reorders(now) {
-            self.fill(extended, packet, out);
+            return None;
+        }
+        let copied = ahead > 0 && red.is_some_and(|red| self.take_copies(seq, packet, &red));
+        if !copied && self.held.is_empty() && self.wait(now).is_none() {
+            self.fill(seq, packet, out);
             self.release(packet, out);
         } else {
-            self.hold(extended, packet);
-            if self.held.len() > MAX_HELD {
-                self.fill_first(out);
-            }
-            self.drain(now, out);
+            self.hold(seq, packet);
+            self.advance(now, out);
         }
+        None
     }
 
     /// Fills the hole that has waited long enough.
     pub fn handle_timeout(&mut self, now: Instant, out: &mut impl FnMut(Piece<'_>)) {
-        while self.hold_until.is_some_and(|until| until <= now) {
-            self.fill_first(out);
-            self.drain(now, out);
+        if self.hold_until.is_some_and(|until| until <= now) {
+            self.now = Some(now);
+            self.advance(now, out);
         }
     }
 
@@ -230,28 +210,67 @@ impl Repair {
 
     fn start(&mut self, seq: u64, timestamp: u32, samples: u32) {
         // One wrap of head room, so that what came before the first packet has a number too.
-        self.stream = Some(Stream { next_seq: seq + (1 << 16), next_timestamp: timestamp, ptime: samples, came: 0 });
+        let next_seq = seq + (1 << 16);
+        self.stream = Some(Stream { next_seq, next_timestamp: timestamp, ptime: samples, came: 0, unfilled: 0 });
     }
 
-    fn reorders(&self, now: Instant) -> bool {
-        self.last_reorder.is_some_and(|last| now.saturating_duration_since(last) < REORDER_MEMORY)
+    fn wait(&self, now: Instant) -> Option<Duration> {
+        let ptime = self.stream.as_ref().map_or(0, |stream| stream.ptime);
+        self.waiting.time(now, &self.config, Duration::from_micros(u64::from(ptime) * 1_000_000 / 48_000))
     }
 
-    fn count_late(&mut self, now: Instant, behind: u64) {
-        let came = self.stream.as_ref().is_some_and(|stream| behind <= 128 && stream.came >> (behind - 1) & 1 == 1);
+    /// A packet `behind` the next one.
+    fn late<'a>(&mut self, now: Instant, behind: u64, packet: Packet<'a>) -> Option<Late<'a>> {
+        let came = self.stream.as_mut().filter(|_| behind <= 128).is_some_and(|stream| {
+            let bit = 1 << (behind - 1);
+            let came = stream.came & bit != 0;
+            stream.came |= bit;
+            came
+        });
         if came {
             self.stats.duplicates += 1;
-        } else {
-            self.stats.late += 1;
-            self.last_reorder = Some(now);
-            if let Some(stream) = self.stream.as_mut().filter(|_| behind <= 128) {
-                stream.came |= 1 << (behind - 1);
-            }
+            return None;
         }
+        self.stats.late += 1;
+        let hole = self.holes.find(packet.timestamp, packet.samples).filter(|_| packet.samples > 0);
+        self.waiting.came_late(now, hole.map(|(filled, _)| now.saturating_duration_since(filled.seen)));
+        let within = Duration::from_millis(self.config.late_ms.into());
+        let (_, media_time) = hole.filter(|(filled, _)| filled.is_fresh(now, within))?;
+        self.stats.corrections += 1;
+        Some(Late { media_time, samples: packet.samples, source: packet.source()? })
+    }
+
+    /// Holds the copies that lie in the hole before the packet numbered `seq`. Whether there were any.
+    fn take_copies(&mut self, seq: u64, packet: Packet<'_>, red: &Red<'_>) -> bool {
+        let next_seq = self.stream.as_ref().map_or(u64::MAX, |stream| stream.next_seq);
+        let mut taken = false;
+        for copy in red.copies() {
+            let at = seq.saturating_sub(copy.back.into());
+            if at < next_seq || self.held.iter().any(|held| held.seq == at) {
+                continue;
+            }
+            let timestamp = packet.timestamp.wrapping_sub(copy.offset.into());
+            // A copy that overlaps what follows it is of something else.
+            let Some(samples) = opus::packet_samples(copy.payload).filter(|samples| *samples <= copy.offset.into())
+            else {
+                self.stats.malformed += 1;
+                continue;
+            };
+            let copy = Packet { timestamp, samples, payload: copy.payload, ..packet };
+            let held = Held { copied: true, ..self.keep(at, copy) };
+            let place = self.held.partition_point(|held| held.seq < at);
+            self.held.insert(place, held);
+            taken = true;
+        }
+        taken
     }
 
     /// A packet of no stream: the first of a new one, or a stray.
     fn probe(&mut self, seq: u16, packet: Packet<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        if packet.samples == 0 {
+            self.stats.strays += 1;
+            return;
+        }
         let follows = self.probation.last().is_some_and(|last| {
             let advance = packet.timestamp.wrapping_sub(last.timestamp);
             distance(seq, last.seq) == 1 && advance <= 2 * MAX_FILL
@@ -268,6 +287,7 @@ impl Repair {
             self.fill_first(out);
         }
         self.hold_until = None;
+        self.holes.clear();
         self.stats.resets += 1;
         let agreed = std::mem::take(&mut self.probation);
         if let Some(first) = agreed.first() {
@@ -290,20 +310,49 @@ impl Repair {
         let mut payload = self.spare.pop().unwrap_or_default();
         payload.clear();
         payload.extend_from_slice(packet.payload);
-        let Packet { timestamp, samples, arrived, age_us, .. } = packet;
-        Held { seq, timestamp, samples, payload, arrived, age_us }
+        let Packet { codec, timestamp, samples, arrived, age_us, .. } = packet;
+        Held { seq, copied: false, codec, timestamp, samples, payload, arrived, age_us }
     }
 
     fn hold(&mut self, seq: u64, packet: Packet<'_>) {
-        match self.held.binary_search_by_key(&seq, |held| held.seq) {
-            Ok(_) => self.stats.duplicates += 1,
-            Err(at) => {
-                if at < self.held.len() {
-                    self.last_reorder = Some(packet.arrived);
-                }
-                let held = self.keep(seq, packet);
-                self.held.insert(at, held);
+        let at = self.held.partition_point(|held| held.seq < seq);
+        // What comes before one that is here is out of order.
+        let behind = self.held.get(at..).unwrap_or_default();
+        let seen = behind.iter().filter(|held| held.seq > seq && !held.copied).map(|held| held.arrived).min();
+        if let Some(seen) = seen {
+            self.waiting.came_late(packet.arrived, Some(packet.arrived.saturating_duration_since(seen)));
+        }
+        match self.held.get_mut(at).filter(|held| held.seq == seq) {
+            // The packet itself knows better than a copy where it belongs.
+            Some(held) if held.copied => {
+                let payload = std::mem::take(&mut held.payload);
+                self.spare.push(payload);
+                self.held[at] = self.keep(seq, packet);
             }
+            Some(_) => self.stats.duplicates += 1,
+            None => {
+                let kept = self.keep(seq, packet);
+                self.held.insert(at, kept);
+            }
+        }
+    }
+
+    /// Releases what is next in sequence, fills what need not be waited for and sets the wait for the rest.
+    fn advance(&mut self, now: Instant, out: &mut impl FnMut(Piece<'_>)) {
+        self.hold_until = None;
+        while let (Some(stream), Some(first)) = (&self.stream, self.held.first()) {
+            if first.seq > stream.next_seq && self.held.len() <= MAX_HELD {
+                // Whatever came behind a hole shows it.
+                let seen = self.held.iter().map(|held| held.arrived).min().unwrap_or(now);
+                if let Some(wait) = self.wait(now) {
+                    if seen + wait > now {
+                        self.hold_until = Some(seen + wait);
+                        return;
+                    }
+                    self.waiting.was_in_vain();
+                }
+            }
+            self.fill_first(out);
         }
     }
 
@@ -313,47 +362,53 @@ impl Repair {
             return;
         }
         let held = self.held.remove(0);
-        self.fill(held.seq, held.packet(), out);
-        self.release(held.packet(), out);
-        self.spare.push(held.payload);
-    }
-
-    /// Releases what is next in sequence and sets the wait for what is not.
-    fn drain(&mut self, now: Instant, out: &mut impl FnMut(Piece<'_>)) {
-        while let (Some(stream), Some(first)) = (&self.stream, self.held.first()) {
-            if first.seq > stream.next_seq {
-                let wait = Duration::from_micros(u64::from(stream.ptime) * 1_000_000 / 48_000);
-                // Without a hold yet, a past arrival has already waited its part.
-                self.hold_until = Some((first.arrived + wait).max(now));
-                return;
+        let Some(stream) = &mut self.stream else { return };
+        let back = held.timestamp.wrapping_sub(stream.next_timestamp).cast_signed() < 0;
+        if held.seq < stream.next_seq {
+            self.stats.duplicates += 1;
+        } else if held.copied && back {
+            // Of something that was heard: its number was not the one before.
+            stream.unfilled += held.seq + 1 - stream.next_seq;
+            stream.came = shifted(stream.came, held.seq + 1 - stream.next_seq);
+            stream.next_seq = held.seq + 1;
+        } else {
+            if held.copied {
+                self.stats.red += u64::from(held.samples);
             }
-            if first.seq == stream.next_seq {
-                self.last_reorder = Some(now);
-                self.fill_first(out);
-            } else {
-                self.stats.duplicates += 1;
-                let held = self.held.remove(0);
-                self.spare.push(held.payload);
-            }
+            self.fill(held.seq, held.packet(), out);
+            self.release(held.packet(), out);
         }
-        self.hold_until = None;
+        self.spare.push(held.payload);
     }
 
     /// Fills the hole before the packet numbered `seq`.
     fn fill(&mut self, seq: u64, packet: Packet<'_>, out: &mut impl FnMut(Piece<'_>)) {
         let Some(stream) = &mut self.stream else { return };
         let missing = seq.saturating_sub(stream.next_seq);
+        stream.next_seq = seq;
+        stream.came = shifted(stream.came, missing);
+        let missing = missing + stream.unfilled;
+        if packet.samples == 0 {
+            stream.unfilled = missing;
+            return;
+        }
+        stream.unfilled = 0;
+        if missing == 0 {
+            return;
+        }
         let gap = packet.timestamp.wrapping_sub(stream.next_timestamp);
         // A step back says nothing about what is missing.
         let gap = if gap.cast_signed() < 0 { 0 } else { gap - gap % GRAIN };
         let lost = u32::try_from(missing * u64::from(stream.ptime)).unwrap_or(u32::MAX).min(gap);
-        stream.next_seq = seq;
-        stream.came = if missing >= 128 { 0 } else { stream.came << missing };
+        let lost = lost - lost % GRAIN;
         stream.next_timestamp = packet.timestamp;
 
-        let copy = opus::copy_samples(packet.payload);
+        let copy = if packet.codec.is_opus() { opus::copy_samples(packet.payload) } else { 0 };
         let copy = if copy <= lost { copy } else { 0 };
         let concealed = (lost - copy).min(MAX_CONCEAL);
+        let at = self.now.unwrap_or(packet.arrived);
+        let timestamp = packet.timestamp.wrapping_sub(gap);
+        self.holes.keep(Filled { timestamp, samples: gap, media_time: self.media_time, seen: packet.arrived, at });
         self.emit(concealed, Source::Conceal, packet, out);
         self.silence(gap - copy - concealed, packet, out);
         self.emit(copy, Source::Fec(packet.payload), packet, out);
@@ -361,16 +416,21 @@ impl Repair {
 
     /// Releases the packet that is next in sequence; a timestamp gap before it is silence.
     fn release(&mut self, packet: Packet<'_>, out: &mut impl FnMut(Piece<'_>)) {
+        let Some(stream) = &self.stream else { return };
+        if stream.unfilled > 0 {
+            self.fill(stream.next_seq, packet, out);
+        }
         let Some(stream) = &mut self.stream else { return };
-        let gap = packet.timestamp.wrapping_sub(stream.next_timestamp);
-        let gap = if gap.cast_signed() < 0 { 0 } else { gap - gap % GRAIN };
         stream.next_seq += 1;
         stream.came = stream.came << 1 | 1;
+        let Some(source) = packet.source() else { return };
+        let gap = packet.timestamp.wrapping_sub(stream.next_timestamp);
+        let gap = if gap.cast_signed() < 0 { 0 } else { gap - gap % GRAIN };
         stream.next_timestamp = packet.timestamp.wrapping_add(packet.samples);
         stream.ptime = packet.samples;
         self.stats.released += 1;
         self.silence(gap, packet, out);
-        self.emit(packet.samples, Source::Packet(packet.payload), packet, out);
+        self.emit(packet.samples, source, packet, out);
     }
 
     fn silence(&mut self, samples: u32, packet: Packet<'_>, out: &mut impl FnMut(Piece<'_>)) {
@@ -384,7 +444,7 @@ impl Repair {
             return;
         }
         let count = match source {
-            Source::Packet(_) => None,
+            Source::Packet(_) | Source::G711(..) => None,
             Source::Fec(_) => Some(&mut self.stats.fec),
             Source::Conceal => Some(&mut self.stats.concealed),
             Source::Silence => Some(&mut self.stats.silence),
@@ -399,11 +459,41 @@ impl Repair {
     }
 }
 
+impl<'a> Packet<'a> {
+    /// `None`: the payload is not what its codec says.
+    fn new(now: Instant, frame: &MediaFrame<'_>, payload: &'a [u8], age_us: u32) -> Option<Self> {
+        let samples = match frame.codec {
+            Codec::Opus | Codec::Red => opus::packet_samples(payload)?,
+            Codec::Pcmu | Codec::Pcma => {
+                let bytes = Some(payload.len()).filter(|bytes| (1..=MAX_G711).contains(bytes))?;
+                u32::try_from(bytes).ok()? * g711::FACTOR
+            }
+            Codec::TelephoneEvent => 0,
+        };
+        Some(Self { codec: frame.codec, timestamp: frame.rtp_timestamp, samples, payload, arrived: now, age_us })
+    }
+
+    /// `None`: an event.
+    fn source(&self) -> Option<Source<'a>> {
+        Some(match self.codec {
+            Codec::Opus | Codec::Red => Source::Packet(self.payload),
+            Codec::Pcmu => Source::G711(Law::Mu, self.payload),
+            Codec::Pcma => Source::G711(Law::A, self.payload),
+            Codec::TelephoneEvent => return None,
+        })
+    }
+}
+
 impl Held {
     fn packet(&self) -> Packet<'_> {
-        let Self { timestamp, samples, ref payload, arrived, age_us, .. } = *self;
-        Packet { timestamp, samples, payload, arrived, age_us }
+        let Self { codec, timestamp, samples, ref payload, arrived, age_us, .. } = *self;
+        Packet { codec, timestamp, samples, payload, arrived, age_us }
     }
+}
+
+/// A window of packets moved on by `count`.
+fn shifted(came: u128, count: u64) -> u128 {
+    u32::try_from(count).ok().and_then(|count| came.checked_shl(count)).unwrap_or(0)
 }
 
 /// How far `seq` is ahead of the extended `next`, in -32768..=32767.

@@ -18,6 +18,12 @@ pub enum Codec {
     TelephoneEvent,
 }
 
+impl Codec {
+    pub(crate) fn is_opus(self) -> bool {
+        matches!(self, Self::Opus | Self::Red)
+    }
+}
+
 /// One packet of the user's, in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediaFrame<'a> {
@@ -76,6 +82,14 @@ pub enum BackendInput {
     SpeechStarted {
         /// Which stretch.
         turn: TurnId,
+    },
+    /// What was said at a time for which the backend was given something made up: a packet came late. For recognizers that
+    /// can go back; only for those that said so ([`crate::RepairConfig::corrections`]). It may lie in a turn that ended.
+    Correction {
+        /// Mono, at `Config::backend_rate`.
+        pcm: Vec<i16>,
+        /// 48 kHz media time of the first sample.
+        media_time: u64,
     },
     /// The user stopped; `voiced` is first to last voiced sample in 48 kHz media time.
     SpeechStopped {
@@ -420,6 +434,13 @@ pub enum Event {
         response: ResponseId,
         /// For people.
         message: String,
+    },
+    /// The user pressed a key of the telephone (RFC 4733): `0` to `9`, `*`, `#`, `A` to `D`.
+    KeyPressed {
+        /// Which.
+        key: char,
+        /// When, in the session's audio.
+        audio_ms: u64,
     },
     /// Something was decided about turns.
     Decision(Decision),

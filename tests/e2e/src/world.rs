@@ -130,6 +130,7 @@ impl World {
             models: BTreeMap::from(models),
             default_model: "parrot".to_owned(),
             setup_timeout: rtc::Config::default().setup_timeout,
+            uplink: rtc::Uplink::default(),
             keys: Keyring::new(PopKeys::single(&sim.random(label::ROUTE_KEYS).seed(), rtc::Identity::generate())),
             directory: Directory::new(plan.workers),
             seats: Seats::new(100),

@@ -170,6 +170,7 @@ fn shared(local: SocketAddr) -> Arc<Shared> {
         models: BTreeMap::from([("echo".to_owned(), "echo".to_owned())]),
         default_model: "echo".to_owned(),
         setup_timeout: Duration::from_secs(30),
+        uplink: rtc::Uplink::default(),
         keys: Keyring::new(PopKeys::single(&[7; 32], rtc::Identity::generate())),
         directory: Directory::new(1),
         seats: Seats::new(1),

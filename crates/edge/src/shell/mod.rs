@@ -128,6 +128,7 @@ impl Edge {
             models: config.models.clone(),
             default_model: config.default_model.clone(),
             setup_timeout: Duration::from_millis(config.setup_timeout_ms),
+            uplink: config.media.uplink(),
             keys: Keyring::new(keys.clone()),
             directory: Arc::clone(&directory),
             seats: Arc::clone(&seats),

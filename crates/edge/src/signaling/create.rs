@@ -17,7 +17,7 @@ use rtc::{Candidate, ClientFacts, LocalDescription, Negotiated, Offer, SctpInit,
 use super::error::ApiError;
 use super::ice_servers::IceServers;
 use super::ticket::{self, Shown};
-use crate::directory::{CallInfo, Directory, Pending, TicketTerms};
+use crate::directory::{AudioFacts, CallInfo, Directory, Pending, TicketTerms};
 use crate::keys::Keyring;
 use crate::seats::Seats;
 use crate::tickets::{Admitted, Entered, Refusal};
@@ -47,6 +47,8 @@ pub struct Shared {
     pub default_model: String,
     /// How long a call may stay without a valid check.
     pub setup_timeout: Duration,
+    /// How clients are asked to send their audio.
+    pub uplink: rtc::Uplink,
     /// Make route tokens and passwords, and name the certificate.
     pub keys: Keyring,
     /// Sessions.
@@ -200,10 +202,11 @@ fn answer(
         session: rng.next_u64() >> 1,
         ssrc: rng.next_u32().max(1),
         sctp_init: SctpInit::Fresh,
-        uplink: rtc::Uplink::default(),
+        uplink: shared.uplink,
     });
     note_snap(shared, accepted.snap);
     agree_on_events(&mut accepted.setup, call.dcid)?;
+    let audio = AudioFacts::of(&accepted.setup);
     let pending = Pending {
         setup: accepted.setup,
         former: Vec::new(),
@@ -213,6 +216,7 @@ fn answer(
             session_config: call.session_json.filter(|_| model != ECHO).unwrap_or_default().to_owned(),
             created_at: u64::from(unix_seconds),
             ticket: None,
+            audio,
         },
         seat,
         place,
@@ -282,7 +286,8 @@ pub(crate) fn ticket_pending(ticket: &Ticket, unix_seconds: u32, setup: Setup, a
     let Admitted { model, config, seat } = admitted;
     let session_config = if model == ECHO { String::new() } else { config };
     let terms = TicketTerms { expires: ticket.expires(), max_seconds: ticket.max_seconds(), tenant: ticket.tenant };
-    let call = CallInfo { model, session_config, created_at: u64::from(unix_seconds), ticket: Some(terms) };
+    let audio = AudioFacts::of(&setup);
+    let call = CallInfo { model, session_config, created_at: u64::from(unix_seconds), ticket: Some(terms), audio };
     Pending { setup, former: Vec::new(), call, seat, place: None }
 }
 

@@ -27,6 +27,7 @@ fn shared() -> Arc<Shared> {
         models: BTreeMap::from(models.map(|(name, model)| (name.to_owned(), model.to_owned()))),
         default_model: "echo".to_owned(),
         setup_timeout: Duration::from_secs(30),
+        uplink: rtc::Uplink::default(),
         keys: Keyring::new(PopKeys::single(&[1; 32], rtc::Identity::generate())),
         directory: Directory::new(1),
         seats: Seats::new(100),

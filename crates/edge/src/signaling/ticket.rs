@@ -149,6 +149,7 @@ pub fn issue_ticket(
 pub(crate) fn describe(shared: &Shared, keys: &PopKeys, ufrag: &str) -> Option<LocalDescription> {
     let mut local = local_description(keys, ufrag)?;
     local.candidates.clone_from(&shared.candidates);
+    local.uplink = shared.uplink;
     Some(local)
 }
 

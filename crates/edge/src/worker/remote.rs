@@ -320,6 +320,8 @@ impl Remote {
                 // The driver's to say: it has the config of the link.
                 downlink: 0,
                 ticket_expires: call.ticket.map_or(0, |ticket| ticket.expires),
+                nack: call.audio.nack,
+                codec: codec(call.audio.codec).number().into(),
                 tenant: call.ticket.map_or(DEFAULT_TENANT, |ticket| ticket.tenant).into(),
             },
         });

@@ -177,6 +177,7 @@ fn shared_of_run(
         models,
         default_model: "echo".to_owned(),
         setup_timeout,
+        uplink: rtc::Uplink::default(),
         keys: Keyring::new(keys),
         directory,
         seats,

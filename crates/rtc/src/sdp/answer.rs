@@ -5,7 +5,9 @@ use std::fmt::{self, Write as _};
 use super::media::{AudioLine, DataLine, Extension};
 use super::offer::{Line, Offer, OfferedFormat, Verdict};
 use super::transport::Role;
-use super::{Accepted, AudioSetup, Candidate, LocalDescription, SctpInit, SctpSetup, Setup, Snap, SnapState, Uplink};
+use super::{
+    Accepted, AudioSetup, Candidate, LocalDescription, Redundancy, SctpInit, SctpSetup, Setup, Snap, SnapState, Uplink,
+};
 use crate::{Codec, Format, sctp};
 
 /// Most that libwebrtc takes a network to cost.
@@ -95,7 +97,14 @@ fn audio_setup(line: &Line, audio: &AudioLine, local: &LocalDescription) -> Audi
     AudioSetup {
         mid: line.mid.clone(),
         primary: audio.primary,
-        beside: audio.beside.clone(),
+        beside: audio
+            .red
+            .filter(|_| local.uplink.red != Redundancy::Off)
+            .into_iter()
+            .chain(audio.beside.iter().copied())
+            .collect(),
+        nack: audio.nack,
+        again: if audio.nack { audio.again.clone() } else { Vec::new() },
         other: audio.other.clone(),
         audio_level_id: audio.audio_level.map(|extension| extension.id),
         mid_id: audio.mid_extension.map(|extension| extension.id),
@@ -171,14 +180,28 @@ impl Answer<'_> {
 
     fn audio(&mut self, line: &Line, audio: &AudioLine) {
         let direction = audio.direction;
-        let formats = || std::iter::once(&audio.primary).chain(&audio.beside);
-        let payload_types: Vec<String> = formats().map(|format| format.payload_type.to_string()).collect();
+        // The first is what a browser sends.
+        let red = audio.red.filter(|_| self.local.uplink.red != Redundancy::Off);
+        let (before, behind) = if self.local.uplink.red == Redundancy::Prefer { (red, None) } else { (None, red) };
+        let own = before.into_iter().chain([audio.primary]).chain(behind);
+        let formats: Vec<Format> = own.chain(audio.beside.iter().copied()).collect();
+        let again = audio.again.iter().filter(|_| audio.nack);
+        let again: Vec<(u8, u8)> =
+            again.copied().filter(|(_, apt)| formats.iter().any(|of| of.payload_type == *apt)).collect();
+        let own =
+            formats.iter().map(|format| format.payload_type).chain(again.iter().map(|(payload_type, _)| *payload_type));
+        let payload_types: Vec<String> = own.map(|payload_type| payload_type.to_string()).collect();
         self.begin(line, format_args!("{}", payload_types.join(" ")));
         self.transport();
         self.line(format_args!("a=rtcp-mux"));
         self.line(format_args!("a={}", direction.mirrored()));
-        for format in formats() {
-            self.format(format);
+        for format in &formats {
+            self.format(format, audio);
+        }
+        for (payload_type, apt) in again {
+            let clock_rate = audio.primary.clock_rate;
+            self.line(format_args!("a=rtpmap:{payload_type} rtx/{clock_rate}"));
+            self.line(format_args!("a=fmtp:{payload_type} apt={apt}"));
         }
         if audio.allow_mixed {
             self.line(format_args!("a=extmap-allow-mixed"));
@@ -201,11 +224,11 @@ impl Answer<'_> {
 
     /// RFC 7587 §6.1 says what the client is to send: one channel, as everything behind this is mono; copies for what gets
     /// lost; nothing in silence; no more bits than asked for.
-    fn format(&mut self, &Format { payload_type, codec, clock_rate }: &Format) {
+    fn format(&mut self, &Format { payload_type, codec, clock_rate }: &Format, audio: &AudioLine) {
         let channels = if matches!(codec, Codec::Opus | Codec::Red) { "/2" } else { "" };
         self.line(format_args!("a=rtpmap:{payload_type} {}/{clock_rate}{channels}", codec.encoding()));
         if codec == Codec::Opus {
-            let Uplink { max_average_bitrate, dtx } = self.local.uplink;
+            let Uplink { max_average_bitrate, dtx, .. } = self.local.uplink;
             let dtx = if dtx { ";usedtx=1" } else { "" };
             let cap = if max_average_bitrate == 0 {
                 String::new()
@@ -213,6 +236,13 @@ impl Answer<'_> {
                 format!(";maxaveragebitrate={max_average_bitrate}")
             };
             self.line(format_args!("a=fmtp:{payload_type} minptime=10;stereo=0;useinbandfec=1{dtx}{cap}"));
+        }
+        if codec == Codec::Red {
+            let opus = audio.primary.payload_type;
+            self.line(format_args!("a=fmtp:{payload_type} {opus}/{opus}"));
+        }
+        if audio.nack && matches!(codec, Codec::Red | Codec::Opus | Codec::Pcmu | Codec::Pcma) {
+            self.line(format_args!("a=rtcp-fb:{payload_type} nack"));
         }
     }
 

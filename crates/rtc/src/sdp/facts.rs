@@ -227,6 +227,8 @@ impl ClientFacts {
                 mid: None,
                 primary: Format::opus(audio.opus),
                 beside: Vec::new(),
+                nack: false,
+                again: Vec::new(),
                 other: OTHER.into_iter().filter(|other| *other != audio.opus).collect(),
                 audio_level_id: audio.audio_level_id,
                 mid_id: audio.mid_id,

@@ -22,6 +22,11 @@ const SCTP_PORT_DEFAULT: u16 = 5000;
 pub(super) struct AudioLine {
     pub(super) primary: Format,
     pub(super) beside: Vec<Format>,
+    /// Of the primary's packets.
+    pub(super) red: Option<Format>,
+    pub(super) nack: bool,
+    /// Retransmission and what it repeats.
+    pub(super) again: Vec<(u8, u8)>,
     /// Known, of no interest.
     pub(super) other: Vec<u8>,
     pub(super) audio_level: Option<Extension>,
@@ -104,7 +109,7 @@ pub(super) fn audio(session: &[Attribute<'_>], media: &Media<'_>, multiplexed: b
         return Err(Unusable::Broken(OfferError::new(media.line, "a=rtcp-mux", "is required and missing", fix)));
     }
 
-    let Some(Formats { primary, beside, other }) = Formats::of(media) else {
+    let Some(Formats { primary, beside, red, again, other }) = Formats::of(media) else {
         let fix = "offer a=rtpmap:<payload type> opus/48000/2, or PCMU or PCMA, with a payload type of 0-63 or 96-127 named \
                    in the m-line";
         return Err(Unusable::Unwanted(OfferError::new(media.line, "a=rtpmap", "names no usable audio codec", fix)));
@@ -120,6 +125,9 @@ pub(super) fn audio(session: &[Attribute<'_>], media: &Media<'_>, multiplexed: b
     Ok(AudioLine {
         primary,
         beside,
+        red,
+        nack: has_nack(media, primary.payload_type),
+        again,
         other,
         audio_level: extension(AUDIO_LEVEL),
         mid_extension: extension(MID),
@@ -133,14 +141,16 @@ pub(super) fn audio(session: &[Attribute<'_>], media: &Media<'_>, multiplexed: b
 struct Formats {
     primary: Format,
     beside: Vec<Format>,
+    red: Option<Format>,
+    again: Vec<(u8, u8)>,
     other: Vec<u8>,
 }
 
 impl Formats {
     /// The first Opus, or the first G.711 where there is none. Beside it the client may send keys on the clock of its audio
-    /// (RFC 4733 §2.1), and G.711 of the other law.
+    /// (RFC 4733 §2.1), copies (RFC 2198 §5: all blocks Opus), what is sent again (RFC 4588 §8.6), and G.711 of the other law.
     fn of(media: &Media<'_>) -> Option<Self> {
-        let (mut formats, mut other) = (Vec::new(), Vec::new());
+        let (mut formats, mut other, mut repeats) = (Vec::new(), Vec::new(), Vec::new());
         let mut codecs = codecs(media);
         for payload_type in media.formats.iter().filter_map(|format| payload_type(format)) {
             // Taken out, so that a format listed again costs nothing.
@@ -148,12 +158,20 @@ impl Formats {
             let clock_rate = clock.parse().unwrap_or(0);
             if let Some(codec) = Codec::named(name, clock_rate) {
                 formats.push(Format { payload_type, codec, clock_rate });
+            } else if name.eq_ignore_ascii_case("rtx") {
+                repeats.extend(fmtp(media, payload_type).and_then(apt).map(|apt| (payload_type, apt)));
             } else if name.eq_ignore_ascii_case("CN") {
                 other.push(payload_type);
             }
         }
         let first = |wanted: &[Codec]| formats.iter().copied().find(|format| wanted.contains(&format.codec));
         let primary = first(&[Codec::Opus]).or_else(|| first(&[Codec::Pcmu, Codec::Pcma]))?;
+        let copies_primary = |red: &&Format| {
+            let blocks = fmtp(media, red.payload_type).unwrap_or_default();
+            !blocks.is_empty() && blocks.split('/').all(|block| block.trim().parse() == Ok(primary.payload_type))
+        };
+        let is_red = |format: &&Format| format.codec == Codec::Red && primary.codec == Codec::Opus;
+        let red = formats.iter().filter(is_red).find(copies_primary).copied();
         let mut beside: Vec<Format> = Vec::new();
         for format in &formats {
             let again = beside.iter().any(|taken| taken.codec == format.codec);
@@ -168,8 +186,32 @@ impl Formats {
                 other.push(format.payload_type);
             }
         }
-        Some(Self { primary, beside, other })
+        let taken =
+            |(_, apt): &(u8, u8)| primary.payload_type == *apt || red.is_some_and(|red| red.payload_type == *apt);
+        let again = repeats.into_iter().filter(taken).collect();
+        Some(Self { primary, beside, red, again, other })
     }
+}
+
+/// What `a=fmtp` says of a payload type.
+fn fmtp<'a>(media: &Media<'a>, payload_type: u8) -> Option<&'a str> {
+    let fmtps = media.attributes.iter().filter(|attribute| attribute.name == "fmtp");
+    fmtps
+        .filter_map(|attribute| attribute.value.split_once(' '))
+        .find_map(|(of, parameters)| (of.parse() == Ok(payload_type)).then_some(parameters.trim()))
+}
+
+/// RFC 4588 §8.6: what a retransmission repeats.
+fn apt(parameters: &str) -> Option<u8> {
+    parameters.split(';').find_map(|parameter| parameter.trim().strip_prefix("apt=")?.trim().parse().ok())
+}
+
+/// `a=rtcp-fb:<payload type or *> nack` (RFC 4585 §4.2). `nack pli` and the like ask for something else.
+fn has_nack(media: &Media<'_>, payload_type: u8) -> bool {
+    let feedback = media.attributes.iter().filter(|attribute| attribute.name == "rtcp-fb");
+    feedback
+        .filter_map(|attribute| attribute.value.split_once(' '))
+        .any(|(of, what)| (of == "*" || of.parse() == Ok(payload_type)) && what.trim().eq_ignore_ascii_case("nack"))
 }
 
 /// Whether there is telephone-event on the clock of `audio`.

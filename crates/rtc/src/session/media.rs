@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::downlink::{Downlink, DownlinkView};
 use super::types::{MediaFrame, OutgoingFrame, Stats};
 use crate::codec::Ticks;
-use crate::rtcp::{Item, NtpClock, ReceiveStats, SendStats};
+use crate::rtcp::{Item, Missing, NtpClock, ReceiveStats, SendStats};
 use crate::rtp::{Header, Packet, TransportSeq};
 use crate::sdp::AudioSetup;
 use crate::{Codec, Discard, Format, MEDIA_CLOCK, rtcp, srtp};
@@ -33,6 +33,8 @@ pub(super) struct Media {
     held: VecDeque<Held>,
     /// In the order of their first packet.
     streams: Vec<ReceiveStats>,
+    /// Of the client's audio, to be asked for.
+    missing: Missing,
     sent: SendStats,
     downlink: Downlink,
     clock: NtpClock,
@@ -84,6 +86,7 @@ impl Media {
             keys: None,
             held: VecDeque::new(),
             streams: Vec::new(),
+            missing: Missing::default(),
             sent,
             downlink: Downlink::default(),
             clock: NtpClock::new(now, Duration::ZERO),
@@ -155,6 +158,7 @@ impl Media {
         let packet = Packet::parse(&packet[..length])?;
         stats.media_received += 1;
         let (kind, timed) = self.kind(&packet);
+        self.note_missing(now, &packet);
         let stream = self.stream(now, packet.ssrc);
         if timed {
             stream.on_packet(now, packet.seq, packet.timestamp);
@@ -169,15 +173,24 @@ impl Media {
     pub(super) fn frame<'a>(&self, plain: &'a [u8]) -> Option<MediaFrame<'a>> {
         let packet = Packet::parse(plain).ok()?;
         let audio = self.setup.as_ref()?;
-        let format = audio.format(packet.payload_type)?;
         let level = audio.audio_level_id;
+        let Packet { payload_type, seq, payload, .. } = packet;
+        let (payload_type, seq, payload) = match audio.repeated_by(payload_type) {
+            // RFC 4588 §4: the number it had at first is in front of what it had.
+            Some(repeated) => {
+                let (seq, payload) = payload.split_first_chunk()?;
+                (repeated, u16::from_be_bytes(*seq), payload)
+            }
+            None => (payload_type, seq, payload),
+        };
+        let format = audio.format(payload_type)?;
         Some(MediaFrame {
             codec: format.codec,
-            seq: packet.seq,
+            seq,
             rtp_timestamp: format.to_media_clock(packet.timestamp),
             marker: packet.marker,
             audio_level: level.and_then(|id| packet.audio_level(id)),
-            payload: packet.payload,
+            payload,
         })
     }
 
@@ -189,9 +202,40 @@ impl Media {
                 let kind = if packet.payload.is_empty() { Kind::Other } else { Kind::Media };
                 (kind, format.clock_rate == audio.primary.clock_rate && format.codec != Codec::TelephoneEvent)
             }
+            // The number it had at first, and something behind it.
+            None if audio.repeated_by(packet.payload_type).is_some() => {
+                (if packet.payload.len() > 2 { Kind::Media } else { Kind::Other }, false)
+            }
             None if audio.other.contains(&packet.payload_type) => (Kind::Other, false),
             None => (Kind::Unknown, true),
         }
+    }
+
+    /// Notes what is missing, where it can be asked for.
+    fn note_missing(&mut self, now: Instant, packet: &Packet<'_>) {
+        let Some(audio) = self.setup.as_ref().filter(|audio| audio.nack) else { return };
+        let again = audio.repeated_by(packet.payload_type).and_then(|_| packet.payload.first_chunk());
+        match again {
+            Some(seq) => self.missing.found(now, u16::from_be_bytes(*seq)),
+            None => self.missing.on_packet(now, packet.ssrc, packet.seq),
+        }
+    }
+
+    /// When a request is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.missing.poll_timeout().filter(|_| self.keys.is_some())
+    }
+
+    /// The request that is due, sealed (RFC 4585 §6.2.1).
+    pub(super) fn write_request(&mut self, now: Instant, stats: &mut Stats) -> Option<Vec<u8>> {
+        self.missing.poll_timeout().filter(|due| *due <= now)?;
+        let (sender, _) = self.keys.as_mut()?;
+        let audio = self.setup.as_ref()?;
+        let mut compound = Vec::with_capacity(128);
+        rtcp::write_empty_report(&mut compound, audio.ssrc, &audio.cname);
+        let any = self.missing.write(now, audio.ssrc, &mut compound);
+        stats.packets_requested = self.missing.requested();
+        any.then(|| sender.seal_rtcp(&compound))
     }
 
     fn stream(&mut self, now: Instant, ssrc: u32) -> &mut ReceiveStats {

@@ -226,6 +226,8 @@ pub struct Stats {
     pub media_received: u64,
     /// RTP packets sent.
     pub media_sent: u64,
+    /// Times that packets of the client's were asked for again.
+    pub packets_requested: u64,
     /// Valid checks answered.
     pub checks_answered: u64,
     /// Our packets that the client reported lost, cumulative, from its last receiver report.

@@ -19,7 +19,7 @@ a=group:BUNDLE 0 1
 a=extmap-allow-mixed
 a=msid-semantic:WMS *
 a=ice-lite
-m=audio 3478 UDP/TLS/RTP/SAVPF 111 110
+m=audio 3478 UDP/TLS/RTP/SAVPF 63 111 110
 c=IN IP4 198.51.100.1
 a=mid:0
 a=ice-ufrag:routetoken
@@ -28,6 +28,8 @@ a=fingerprint:sha-256 AA:BB
 a=setup:active
 a=rtcp-mux
 a=sendrecv
+a=rtpmap:63 red/48000/2
+a=fmtp:63 111/111
 a=rtpmap:111 opus/48000/2
 a=fmtp:111 minptime=10;stereo=0;useinbandfec=1;usedtx=1
 a=rtpmap:110 telephone-event/48000
@@ -73,7 +75,12 @@ fn chromiums_offer_makes_this_setup() {
         audio: Some(AudioSetup {
             mid: Some("0".to_owned()),
             primary: Format::opus(111),
-            beside: vec![Format { payload_type: 110, codec: Codec::TelephoneEvent, clock_rate: 48_000 }],
+            beside: vec![
+                Format { payload_type: 63, codec: Codec::Red, clock_rate: 48_000 },
+                Format { payload_type: 110, codec: Codec::TelephoneEvent, clock_rate: 48_000 },
+            ],
+            nack: false,
+            again: vec![],
             other: vec![13, 126],
             audio_level_id: Some(1),
             mid_id: Some(4),

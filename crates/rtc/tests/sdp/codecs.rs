@@ -1,6 +1,6 @@
 //! Payload types, codecs, direction.
 
-use rtc::{Codec, Format, LocalDescription, Offer, Uplink};
+use rtc::{Codec, Format, LocalDescription, Offer, Redundancy, Uplink};
 
 use crate::offers::{AUDIO, CHROMIUM, accept, local, refuse, section, with};
 
@@ -43,11 +43,11 @@ fn multiopus_is_not_opus() {
 }
 
 #[test]
-fn opus_and_the_keys_on_its_clock_are_answered() {
+fn opus_its_copies_and_the_keys_on_its_clock_are_answered() {
     let answer = accept(CHROMIUM).answer;
-    assert!(section(&answer, 0)[0].ends_with("SAVPF 111 110"), "{answer}");
+    assert!(section(&answer, 0)[0].ends_with("SAVPF 63 111 110"), "{answer}");
     assert!(answer.contains("\r\na=rtpmap:110 telephone-event/48000\r\n"));
-    for absent in ["red/", "PCM", "nack", "abs-send-time"] {
+    for absent in ["PCM", "nack", "abs-send-time"] {
         assert!(!answer.contains(absent), "{absent}");
     }
 }
@@ -123,9 +123,63 @@ fn the_client_is_asked_for_one_channel_copies_and_quiet_silence() {
 
 #[test]
 fn the_uplink_is_capped_when_that_is_asked_for() {
-    let uplink = Uplink { max_average_bitrate: 32_000, dtx: false };
+    let uplink = Uplink { max_average_bitrate: 32_000, dtx: false, ..Uplink::default() };
     let local = LocalDescription { uplink, ..local() };
     let accepted = Offer::parse(AUDIO).unwrap().accept(&local);
     assert!(accepted.answer.contains("a=fmtp:111 minptime=10;stereo=0;useinbandfec=1;maxaveragebitrate=32000\r\n"));
     assert_eq!(accepted.setup.uplink, uplink);
+}
+
+/// Browsers send what stands first.
+#[test]
+fn red_is_taken_before_opus_behind_it_or_not_at_all_as_asked_for() {
+    for (red, line) in [
+        (Redundancy::Prefer, "SAVPF 63 111 110"),
+        (Redundancy::Offered, "SAVPF 111 63 110"),
+        (Redundancy::Off, "SAVPF 111 110"),
+    ] {
+        let local = LocalDescription { uplink: Uplink { red, ..Uplink::default() }, ..local() };
+        let accepted = Offer::parse(CHROMIUM).unwrap().accept(&local);
+        let lines = section(&accepted.answer, 0);
+        assert!(lines[0].ends_with(line), "{red:?}: {}", lines[0]);
+        assert_eq!(lines.contains(&"a=fmtp:63 111/111"), red != Redundancy::Off);
+        let audio = accepted.setup.audio.unwrap();
+        assert_eq!(audio.primary, Format::opus(111));
+        assert_eq!(audio.format(63).map(|format| format.codec), (red != Redundancy::Off).then_some(Codec::Red));
+    }
+}
+
+#[test]
+fn red_of_anything_but_the_opus_taken_is_not_taken() {
+    let offer = with(AUDIO, "SAVPF 111", "SAVPF 63 111") + "a=rtpmap:63 red/48000/2\n";
+    for fmtp in ["", "a=fmtp:63 111/0\n", "a=fmtp:63 109/109\n", "a=fmtp:63 x\n", "a=fmtp:63 \n"] {
+        assert!(!accept(&format!("{offer}{fmtp}")).answer.contains("red/"), "{fmtp}");
+    }
+    assert!(accept(&format!("{offer}a=fmtp:63 111/111/111\n")).answer.contains("\r\na=fmtp:63 111/111\r\n"));
+}
+
+#[test]
+fn what_is_missing_is_asked_for_where_that_is_offered_for_audio() {
+    for (feedback, nack) in [
+        ("a=rtcp-fb:111 nack\n", true),
+        ("a=rtcp-fb:* nack\n", true),
+        ("a=rtcp-fb:111 nack pli\n", false),
+        ("a=rtcp-fb:96 nack\n", false),
+        ("", false),
+    ] {
+        let accepted = accept(&format!("{AUDIO}{feedback}"));
+        assert_eq!(accepted.answer.contains("\r\na=rtcp-fb:111 nack\r\n"), nack, "{feedback}");
+        assert_eq!(accepted.setup.audio.unwrap().nack, nack, "{feedback}");
+    }
+}
+
+#[test]
+fn retransmissions_of_a_stream_of_their_own_are_taken_with_nack() {
+    let rtx = with(AUDIO, "SAVPF 111", "SAVPF 111 112") + "a=rtpmap:112 rtx/48000\na=fmtp:112 apt=111;rtx-time=200\n";
+    assert!(!accept(&rtx).answer.contains("rtx"), "nothing is asked for");
+    let accepted = accept(&format!("{rtx}a=rtcp-fb:111 nack\n"));
+    assert!(section(&accepted.answer, 0)[0].ends_with("SAVPF 111 112"));
+    assert!(accepted.answer.contains("\r\na=rtpmap:112 rtx/48000\r\na=fmtp:112 apt=111\r\n"));
+    let audio = accepted.setup.audio.unwrap();
+    assert_eq!((audio.repeated_by(112), audio.repeated_by(111)), (Some(111), None));
 }

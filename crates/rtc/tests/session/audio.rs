@@ -183,3 +183,55 @@ fn sealing_a_frame_allocates_nothing_once_the_buffer_has_room() {
     }
     assert_eq!(out.as_ptr(), before);
 }
+
+/// The client sends nothing again, so each of the two lost packets is asked for twice, and reports go on as before.
+#[test]
+fn a_gap_is_asked_for_at_once_where_the_client_sends_again() {
+    for (nack, asked) in [(false, 0), (true, 4)] {
+        let tamper: fn(&mut rtc::Setup) = if nack { |setup| setup.audio.as_mut().unwrap().nack = true } else { |_| () };
+        let mut pair = Pair::open(Plan { tamper, ..Plan::default() });
+        let mut sent = 0;
+        pair.lose = Box::new(move |way, datagram| {
+            let audio = way == Way::Up && classify(datagram) == Class::Rtp;
+            sent += u32::from(audio);
+            audio && (sent == 5 || sent == 6)
+        });
+        pair.sent.clear();
+        let began = pair.sim.elapsed();
+        pair.talk(45);
+        pair.run(Duration::from_millis(200));
+        let requests: Vec<Duration> = pair
+            .sent
+            .iter()
+            .filter(|(at, way, datagram)| {
+                *way == Way::Down && classify(datagram) == Class::Rtcp && *at - began < Duration::from_millis(600)
+            })
+            .map(|(at, ..)| *at - began)
+            .collect();
+        assert_eq!(pair.server.stats().packets_requested, asked);
+        assert_eq!(pair.heard.len(), 43);
+        if nack {
+            assert_eq!(requests.len(), 2, "{requests:?}");
+            assert!(requests[0] < Duration::from_millis(180), "{requests:?}: the packet behind the gap came by then");
+            assert_eq!(requests[1] - requests[0], Duration::from_millis(100));
+        }
+    }
+}
+
+#[test]
+fn a_packet_sent_again_in_a_stream_of_its_own_has_the_number_it_had() {
+    let mut pair = Pair::open(Plan {
+        tamper: |setup| {
+            let audio = setup.audio.as_mut().unwrap();
+            let opus = audio.primary.payload_type;
+            audio.again = vec![(opus, 50)];
+            audio.primary.payload_type = 50;
+        },
+        ..Plan::default()
+    });
+    // To the session each packet repeats one: its first two bytes are that one's number.
+    pair.talk(3);
+    pair.run(Duration::from_millis(200));
+    let payloads: Vec<&[u8]> = pair.heard.iter().map(|(_, payload)| &payload[..]).collect();
+    assert_eq!(payloads, [&[0; 58][..], &[1; 58], &[2; 58]]);
+}

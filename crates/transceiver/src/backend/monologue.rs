@@ -56,7 +56,8 @@ impl Backend for Monologue {
             | BackendInput::SpeechStarted { .. }
             | BackendInput::SpeechStopped { .. }
             | BackendInput::Commit { .. }
-            | BackendInput::Played { .. } => {}
+            | BackendInput::Played { .. }
+            | BackendInput::Correction { .. } => {}
         }
     }
 

@@ -114,7 +114,7 @@ impl Backend for Parrot {
                 }
                 self.outputs.retain(|output| *output != BackendOutput::ResponseStarted { response });
             }
-            BackendInput::Played { .. } => {}
+            BackendInput::Played { .. } | BackendInput::Correction { .. } => {}
             BackendInput::Close => {
                 self.saying = None;
                 self.outputs.clear();

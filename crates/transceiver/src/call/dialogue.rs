@@ -294,6 +294,7 @@ fn turn_config(turn: TurnDetection) -> TurnConfig {
 fn input_of(event: Event) -> Option<Input> {
     Some(match event {
         Event::Decision(_) | Event::InputSilent { .. } | Event::AudioMislabeled { .. } => return None,
+        Event::KeyPressed { key, audio_ms } => Input::KeyPressed { key, audio_ms },
         Event::SpeechStarted { turn, audio_start_ms } => Input::SpeechStarted { turn: turn.0, audio_start_ms },
         Event::SpeechStopped { turn, audio_end_ms } => Input::SpeechStopped { turn: turn.0, audio_end_ms },
         Event::Committed { turn } => Input::Committed { turn: turn.0 },

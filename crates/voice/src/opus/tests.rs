@@ -23,7 +23,7 @@ fn stereo_packets(frames: usize, sample: impl Fn(usize) -> [i16; 2]) -> Vec<Vec<
 }
 
 #[test]
-fn left_only_stereo_keeps_its_pitch_and_half_its_level() {
+fn a03_left_only_stereo_keeps_its_pitch_and_half_its_level() {
     const HERTZ: f64 = 300.0;
     #[expect(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a small tone")]
     let tone = |index: usize| (10_000.0 * (index as f64 / 48_000.0 * HERTZ * std::f64::consts::TAU).sin()) as i16;

@@ -4,6 +4,7 @@
 
 pub(crate) mod edge;
 pub(crate) mod speech;
+pub(crate) mod stream;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -56,6 +57,8 @@ pub(crate) struct Backend {
     pub(crate) turns: Vec<Vec<i16>>,
     pub(crate) due: Option<(Instant, ResponseId)>,
     pub(crate) cancelled: Vec<ResponseId>,
+    /// Media time and samples of what came late.
+    pub(crate) corrections: Vec<(u64, usize)>,
 }
 
 impl Bench {
@@ -245,6 +248,7 @@ impl Backend {
                 self.cancelled.push(*response);
                 self.due.take_if(|(_, due)| due == response);
             }
+            BackendInput::Correction { pcm, media_time } => self.corrections.push((*media_time, pcm.len())),
             BackendInput::Played { .. } | BackendInput::Close => {}
         }
     }
