@@ -297,7 +297,11 @@ impl Client {
         let pcm: Vec<i16> = (0..FRAME_SAMPLES).map(|_| self.microphone.pop_front().unwrap_or(0)).collect();
         let mut packet = [0; MAX_PACKET_BYTES];
         let length = self.encoder.encode(&pcm, &mut packet).expect("20 ms of PCM");
-        let level = ExtensionValues { audio_level: Some(level(&pcm)), ..ExtensionValues::default() };
+        let level = ExtensionValues {
+            audio_level: Some(level(&pcm)),
+            voice_activity: Some(true),
+            ..ExtensionValues::default()
+        };
         let write = RtpWrite::new(self.opus, self.seq.into(), self.timestamp, now, &packet[..length]).ext_vals(level);
         self.seq += 1;
         self.timestamp = self.timestamp.wrapping_add(960);

@@ -1,5 +1,7 @@
 //! How soon silence follows the user's sound, and the reply the end of it, over many onsets.
 
+#![allow(clippy::print_stdout, reason = "figures are for reading")]
+
 mod scenes;
 
 use std::time::Duration;
@@ -56,9 +58,9 @@ fn onsets(world: &World, client: usize, began: &[Duration]) -> Vec<Onset> {
     let left: Vec<Duration> = caller.sound().map(|heard: &Heard| heard.at - ACCESS).collect();
     let mut onsets = Vec::new();
     for &began in began {
-        let spoken = caller.spoken.iter().filter(|at| (began..began + Duration::from_millis(200)).contains(*at));
+        let mut spoken = caller.spoken.iter().filter(|at| (began..began + Duration::from_millis(200)).contains(*at));
         let (first, last) =
-            (*spoken.clone().next().expect("spoken") + ACCESS, *spoken.last().expect("spoken") + ACCESS);
+            (*spoken.clone().next().expect("spoken") + ACCESS, *spoken.next_back().expect("spoken") + ACCESS);
         let gap = left.windows(2).find(|pair| pair[0] + FRAME >= first && pair[1] - pair[0] > 2 * FRAME);
         let gap = gap.unwrap_or_else(|| panic!("no pause after {first:?}; {}", world.context()));
         onsets.push(Onset { silence: (gap[0] + FRAME).saturating_sub(first), again: gap[1].saturating_sub(last) });

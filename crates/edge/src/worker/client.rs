@@ -197,6 +197,10 @@ impl Client {
         let mut payload = io.buffer();
         while *budget > 0 {
             let Side::Remote(remote) = &mut self.side else { break };
+            // What the client sends meanwhile, feedback above all, makes no frame leave before its tick.
+            if io.tick(remote.playout.next_slot()) > now {
+                break;
+            }
             let Some(due) = remote.playout.poll_frame(now, &mut payload) else { break };
             *budget -= 1;
             let frame = OutgoingFrame {

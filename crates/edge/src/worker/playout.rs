@@ -439,6 +439,12 @@ impl Playout {
         Some(DueFrame { rtp_timestamp: low32(slot), marker: false, utterance: 0, samples: 0 })
     }
 
+    /// When the slot after the last frame begins: the next one leaves then at the earliest.
+    #[must_use]
+    pub fn next_slot(&self) -> Instant {
+        self.instant(self.slot_end)
+    }
+
     /// The report that is due.
     pub fn poll_report(&mut self, now: Instant) -> Option<Report> {
         let due = self.next_report?;
@@ -471,7 +477,7 @@ impl Playout {
             let starving = self.running && head.started && !head.ended;
             !self.paused && (head.is_ready() || starving)
         });
-        let frame = (wanted || self.silent_left > 0 || !self.clip.is_empty()).then(|| self.instant(self.slot_end));
+        let frame = (wanted || self.silent_left > 0 || !self.clip.is_empty()).then(|| self.next_slot());
         let report = self.next_report.filter(|_| !self.utterances.is_empty());
         [frame, report].into_iter().flatten().min()
     }
