@@ -1,13 +1,16 @@
 //! The HTTP port for the operator: health, readiness, metrics.
 //!
-//! It answers without authentication and is meant for the loopback interface or a private network. A scraper that stops
+//! A daemon may have a [`Page`] or two beside these. It answers without authentication and is meant for the loopback interface or a private network. A scraper that stops
 //! reading holds one of [`MAX_CONNECTIONS`] connections for [`PATIENCE`] at most.
 
 use std::io;
 use std::net::TcpListener;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
@@ -29,6 +32,34 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Until accepting is tried again when the process is out of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
+/// What a page answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageAnswer {
+    /// An HTTP status; one that is none becomes 500.
+    pub status: u16,
+    /// The body.
+    pub json: String,
+}
+
+type Answering = Pin<Box<dyn Future<Output = PageAnswer> + Send>>;
+
+/// A page of a daemon's own: `GET` of a prefix and a name.
+#[derive(Clone)]
+pub struct Page {
+    prefix: &'static str,
+    answer: Arc<dyn Fn(String) -> Answering + Send + Sync>,
+}
+
+impl Page {
+    /// `prefix` begins and ends with a slash; `answer` gets what follows it, up to the next slash.
+    pub fn new<F>(prefix: &'static str, answer: impl Fn(String) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = PageAnswer> + Send + 'static,
+    {
+        Self { prefix, answer: Arc::new(move |name| Box::pin(answer(name))) }
+    }
+}
+
 /// Serves the admin port on the current runtime until that ends.
 ///
 /// * `GET /healthz`: 200 while the process lives;
@@ -39,9 +70,23 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 ///
 /// When the listener cannot be registered with the runtime.
 pub async fn serve(listener: TcpListener, metrics: Metrics, lifecycle: Lifecycle) -> io::Result<()> {
+    serve_with(listener, metrics, lifecycle, Vec::new()).await
+}
+
+/// [`serve`] with pages of the daemon's own.
+///
+/// # Errors
+///
+/// As [`serve`].
+pub async fn serve_with(
+    listener: TcpListener,
+    metrics: Metrics,
+    lifecycle: Lifecycle,
+    pages: Vec<Page>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let router = router(metrics, lifecycle);
+    let router = router(metrics, lifecycle, pages);
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
@@ -61,12 +106,22 @@ async fn connection(stream: TcpStream, router: Router, patience: Duration) {
     let _ = timeout(patience, builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))).await;
 }
 
-fn router(metrics: Metrics, lifecycle: Lifecycle) -> Router {
-    Router::new()
+fn router(metrics: Metrics, lifecycle: Lifecycle, pages: Vec<Page>) -> Router {
+    let mut router = Router::new()
         .route("/healthz", get(async || answer(StatusCode::OK, "ok\n".to_owned())))
         .route("/readyz", get(async move || ready(&lifecycle)))
         .route("/metrics", get(async move || exposition(&metrics)))
-        .fallback(async || answer(StatusCode::NOT_FOUND, "here are /healthz, /readyz and /metrics\n".to_owned()))
+        .fallback(async || answer(StatusCode::NOT_FOUND, "here are /healthz, /readyz and /metrics\n".to_owned()));
+    for Page { prefix, answer } in pages {
+        router = router
+            .route(&format!("{prefix}{{name}}"), get(async move |Path(name): Path<String>| json(answer(name).await)));
+    }
+    router
+}
+
+fn json(answer: PageAnswer) -> impl IntoResponse {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(header::CONTENT_TYPE, "application/json"), (header::CONNECTION, "close")], answer.json)
 }
 
 fn ready(lifecycle: &Lifecycle) -> impl IntoResponse + use<> {

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::bench::BenchCommand;
 use crate::doctor::DoctorOptions;
+use crate::explain::ExplainOptions;
 
 /// The edge for one-to-one voice AI: WebRTC towards the user, warm QUIC towards the model.
 #[derive(Debug, Parser)]
@@ -29,6 +30,8 @@ pub(crate) enum Command {
     Bench(BenchCommand),
     /// Say what of an edge is reached from here, and why the rest is not: run it where the clients are.
     Doctor(DoctorOptions),
+    /// Say what happened in a call, turn by turn, with the first wrong thing on top.
+    Explain(ExplainOptions),
     /// Make, rotate or show the keys that the edges of a PoP share. No secret is shown.
     #[command(subcommand)]
     Keys(KeysCommand),

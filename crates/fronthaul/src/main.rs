@@ -3,6 +3,7 @@
 mod bench;
 mod cli;
 mod doctor;
+mod explain;
 mod keys;
 mod up;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Keys(command) => keys::run(&command),
         Command::Transceiver(options) => start(&options, transceiver::run),
         Command::Doctor(options) => doctor::run(&options),
+        Command::Explain(options) => explain::run(&options),
         Command::Bench(command) => bench::run(command),
     };
     match done {

@@ -32,7 +32,7 @@ fn the_help_names_the_commands_and_their_options() {
     let output = fronthaul(&["--help"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success());
-    for command in ["up", "edge", "transceiver", "keys"] {
+    for command in ["up", "edge", "transceiver", "explain", "keys"] {
         assert!(text.lines().any(|line| line.trim_start().starts_with(command)), "no {command} in\n{text}");
     }
     let text = String::from_utf8(fronthaul(&["up", "--help"]).stdout).unwrap();
@@ -192,4 +192,25 @@ fn keys_are_made_shown_and_rotated_and_no_secret_is_printed() {
     assert!(keys(&["new", "--replace"], &file).status.success(), "what the message says");
     assert!(keys(&["show"], &file).status.success());
     std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn explain_says_what_keeps_it_from_the_records_and_what_to_do() {
+    // Nobody listens on it: it was bound and is closed again.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let output = fronthaul(&["explain", "rtc_000000000000000b", "--admin", &format!("http://{free}")]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for part in [&format!("http://{free}/sessions/rtc_000000000000000b"), "refused", "--admin URL"] {
+        assert!(text.contains(part), "no {part:?} in\n{text}");
+    }
+    let text = refused(&["explain", "../metrics"]);
+    assert!(text.contains("no session id"), "{text}");
+    let text = refused(&["explain", "--file", "/nowhere/at/all.jsonl"]);
+    assert!(text.contains("/nowhere/at/all.jsonl") && text.contains("No such file"), "{text}");
+    let file = scratch("empty.jsonl");
+    std::fs::write(&file, "{\"message\":\"transceiver ready\"}\n").unwrap();
+    let text = refused(&["explain", "--file", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    assert!(text.contains("no record of a turn") && text.contains("log.format"), "{text}");
 }

@@ -12,6 +12,7 @@ mod dialogue;
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use link::datagram::{Codec, MediaUp, PlayoutReport};
@@ -23,6 +24,7 @@ use link::proto::{
 use voice::MediaFrame;
 
 use crate::backend::{Loopback, Model, Monologue, Parrot};
+use crate::record::{SessionRecords, TurnRecord};
 use channel::Channel;
 use dialogue::Dialogue;
 
@@ -81,6 +83,7 @@ pub struct CallStats {
 /// One call.
 pub struct Call {
     session: SessionId,
+    model: Model,
     epoch: Epoch,
     slot: Slot,
     mode: Mode,
@@ -122,6 +125,7 @@ impl Call {
         };
         let mut call = Self {
             session: SessionId(request.session),
+            model,
             epoch: Epoch(request.epoch),
             slot,
             mode,
@@ -248,6 +252,38 @@ impl Call {
             Mode::Dialogue(dialogue) => dialogue.poll_timing(),
             Mode::Loopback(_) => None,
         }
+    }
+
+    /// The next record of a turn that is over.
+    pub fn poll_record(&mut self) -> Option<Arc<TurnRecord>> {
+        match &mut self.mode {
+            Mode::Dialogue(dialogue) => dialogue.recorder.poll(),
+            Mode::Loopback(_) => None,
+        }
+    }
+
+    /// What happened so far, the turns that go on included.
+    pub(crate) fn records(&self) -> SessionRecords {
+        let (given_up, turns) = match &self.mode {
+            Mode::Dialogue(dialogue) => (dialogue.recorder.given_up(), dialogue.recorder.all(dialogue.counts())),
+            Mode::Loopback(_) => (0, Vec::new()),
+        };
+        SessionRecords { session: self.session, model: self.model.name(), live: !self.ended, given_up, turns }
+    }
+
+    /// Nobody is there any more: nothing is sent, and the records of its turns are complete.
+    pub(crate) fn abandon(&mut self) {
+        if !std::mem::replace(&mut self.ended, true)
+            && let Mode::Dialogue(dialogue) = &mut self.mode
+        {
+            dialogue.close();
+        }
+    }
+
+    /// Who answers.
+    #[must_use]
+    pub fn model(&self) -> Model {
+        self.model
     }
 
     /// What was counted so far.

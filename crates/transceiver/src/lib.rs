@@ -12,6 +12,7 @@ pub mod call;
 mod config;
 mod daemon_main;
 mod link_thread;
+pub mod record;
 mod ring;
 mod slots;
 mod start;

@@ -18,6 +18,7 @@ use tokio::task::LocalSet;
 use crate::call::CallConfig;
 use crate::config::Config;
 use crate::link_thread::{self, Parts, Stop, WorkerEnds};
+use crate::record::Records;
 use crate::worker::thread as worker_thread;
 
 /// One transceiver. Dropped without [`Transceiver::stop`], it ends its calls at once.
@@ -25,6 +26,7 @@ use crate::worker::thread as worker_thread;
 pub struct Transceiver {
     link_addr: SocketAddr,
     runtime: tokio::runtime::Handle,
+    records: Records,
     stop: watch::Sender<Stop>,
     ended: Option<oneshot::Receiver<()>>,
     thread: Option<JoinHandle<()>>,
@@ -47,7 +49,7 @@ impl Transceiver {
                 match bring_up(&config, &identity) {
                     Ok(up) => {
                         // The caller waits for exactly this.
-                        let _ = started.send(Ok((up.link_addr, up.runtime.handle().clone())));
+                        let _ = started.send(Ok((up.link_addr, up.runtime.handle().clone(), up.records.clone())));
                         up.run(&config, stopping);
                     }
                     Err(error) => drop(started.send(Err(error))),
@@ -55,9 +57,9 @@ impl Transceiver {
                 let _ = ending.send(());
             })
             .map_err(|error| StartError::failed("starting the link thread", error))?;
-        let (link_addr, runtime) =
+        let (link_addr, runtime, records) =
             start.recv().map_err(|_| StartError::failed("starting the link thread", "it ended"))??;
-        Ok(Self { link_addr, runtime, stop, ended: Some(ended), thread: Some(thread) })
+        Ok(Self { link_addr, runtime, records, stop, ended: Some(ended), thread: Some(thread) })
     }
 
     /// Where edges dial.
@@ -70,6 +72,12 @@ impl Transceiver {
     #[must_use]
     pub fn runtime(&self) -> &tokio::runtime::Handle {
         &self.runtime
+    }
+
+    /// What happened in the calls that go on and those that ended lately.
+    #[must_use]
+    pub fn records(&self) -> Records {
+        self.records.clone()
     }
 
     /// Takes no more calls, tells the edges, and ends the calls that are still here after `grace`.
@@ -105,6 +113,7 @@ struct Up {
     link_addr: SocketAddr,
     workers: Vec<WorkerEnds>,
     threads: Vec<JoinHandle<()>>,
+    records: Records,
 }
 
 fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> {
@@ -115,7 +124,8 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         Endpoint::server(identity, config.link_bind).map_err(refused)?
     };
     let link_addr = endpoint.local_addr().map_err(failed)?;
-    let mut up = Up { runtime, endpoint, link_addr, workers: Vec::new(), threads: Vec::new() };
+    let mut up =
+        Up { runtime, endpoint, link_addr, workers: Vec::new(), threads: Vec::new(), records: Records::default() };
     let cores = net::pin::cores();
     let count = if config.workers == 0 { cores.len().max(1) } else { config.workers };
     for index in 0..count {
@@ -126,6 +136,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         let worker = worker_thread::start(index, core, CallConfig::from(&config.voice), Arc::clone(&outputs_ready))
             .map_err(|error| StartError::failed("starting a worker", error))?;
         up.workers.push(WorkerEnds { to_worker: worker.to_worker, from_worker: worker.from_worker, outputs_ready });
+        up.records.add(worker.asks, worker.thread.thread().clone());
         up.threads.push(worker.thread);
     }
     Ok(up)

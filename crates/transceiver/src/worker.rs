@@ -5,13 +5,16 @@
 pub(crate) mod thread;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use link::datagram::{MediaUp, Seen};
 use link::ids::SessionId;
 use voice::TurnTiming;
 
+use crate::backend::Model;
 use crate::call::{Call, CallConfig, CallOutput, CallStats};
+use crate::record::{Archive, SessionRecords, TurnRecord};
 use crate::ring::{CallKey, Control, Frame, FromWorker, Media};
 
 /// The calls of one thread.
@@ -20,7 +23,10 @@ pub(crate) struct Worker {
     calls: BTreeMap<CallKey, Seat>,
     due: BTreeSet<(Instant, CallKey)>,
     outputs: VecDeque<FromWorker>,
-    timings: VecDeque<(SessionId, TurnTiming)>,
+    timings: VecDeque<TurnTiming>,
+    /// Turns that are over; the owner reads them after every input.
+    records: VecDeque<(SessionId, Model, Arc<TurnRecord>)>,
+    archive: Archive,
     /// Of calls that are over.
     past: CallStats,
     /// Frames and messages of calls that are not here (any more).
@@ -54,6 +60,8 @@ impl Worker {
             due: BTreeSet::new(),
             outputs: VecDeque::new(),
             timings: VecDeque::new(),
+            records: VecDeque::new(),
+            archive: Archive::default(),
             past: CallStats::default(),
             unknown: 0,
             repeated: 0,
@@ -73,8 +81,9 @@ impl Worker {
             Control::Close { key, reason } => self.with(key, |call| call.close(reason)),
             Control::Forget { key } => self.forget(key),
             Control::Stop => {
-                self.calls.clear();
-                self.due.clear();
+                while let Some((&key, _)) = self.calls.first_key_value() {
+                    self.forget(key);
+                }
                 return false;
             }
         }
@@ -121,8 +130,18 @@ impl Worker {
         self.outputs.pop_front()
     }
 
-    pub(crate) fn poll_timing(&mut self) -> Option<(SessionId, TurnTiming)> {
+    pub(crate) fn poll_timing(&mut self) -> Option<TurnTiming> {
         self.timings.pop_front()
+    }
+
+    pub(crate) fn poll_record(&mut self) -> Option<(SessionId, Model, Arc<TurnRecord>)> {
+        self.records.pop_front()
+    }
+
+    /// What happened in a call that goes on or ended lately.
+    pub(crate) fn find(&self, session: SessionId) -> Option<SessionRecords> {
+        let live = self.calls.values().find(|seat| seat.call.session() == session);
+        live.map(|seat| seat.call.records()).or_else(|| self.archive.find(session).cloned())
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
@@ -163,7 +182,10 @@ impl Worker {
             self.outputs.push_back(FromWorker { key, output });
         }
         while let Some(timing) = seat.call.poll_timing() {
-            self.timings.push_back((seat.call.session(), timing));
+            self.timings.push_back(timing);
+        }
+        while let Some(record) = seat.call.poll_record() {
+            self.records.push_back((seat.call.session(), seat.call.model(), record));
         }
         let due = seat.call.poll_timeout();
         if due != seat.due {
@@ -178,7 +200,12 @@ impl Worker {
     }
 
     fn forget(&mut self, key: CallKey) {
-        let Some(seat) = self.calls.remove(&key) else { return };
+        let Some(mut seat) = self.calls.remove(&key) else { return };
+        seat.call.abandon();
+        while let Some(record) = seat.call.poll_record() {
+            self.records.push_back((seat.call.session(), seat.call.model(), record));
+        }
+        self.archive.keep(seat.call.records());
         if let Some(due) = seat.due {
             self.due.remove(&(due, key));
         }

@@ -18,6 +18,7 @@ use voice::{
 
 use super::CallOutput;
 use crate::backend::Backend;
+use crate::record::{Counts, Recorder};
 
 /// Backend outputs taken in one go: more than the 10 s of speech, in pieces of 100 ms, after which the conversation wants
 /// no more; a backend of smaller pieces is heard on at once after everybody else.
@@ -30,6 +31,7 @@ pub(super) struct Dialogue {
     conversation: Conversation,
     backend: Box<dyn Backend>,
     timings: VecDeque<TurnTiming>,
+    pub(super) recorder: Recorder,
     /// The backend had more to say than one go takes.
     unfinished: Option<Instant>,
     /// The backend speaks without being asked, from the user's first frame on.
@@ -40,7 +42,15 @@ pub(super) struct Dialogue {
 impl Dialogue {
     pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection, backend: Box<dyn Backend>) -> Self {
         let conversation = Conversation::new(now, voice::Config { turn: turn_config(turn), ..config });
-        Self { conversation, backend, timings: VecDeque::new(), unfinished: None, unasked: false, last_clip: 0 }
+        Self {
+            conversation,
+            backend,
+            timings: VecDeque::new(),
+            recorder: Recorder::new(now),
+            unfinished: None,
+            unasked: false,
+            last_clip: 0,
+        }
     }
 
     /// The backend speaks from the user's first frame on; nothing interrupts it and no turn asks for an answer.
@@ -49,7 +59,15 @@ impl Dialogue {
         let vad = ServerVad { create_response: false, interrupt_response: false, ..vad };
         let turn = TurnConfig { server_vad: Some(vad) };
         let conversation = Conversation::new(now, voice::Config { turn, ..config });
-        Self { conversation, backend, timings: VecDeque::new(), unfinished: None, unasked: true, last_clip: 0 }
+        Self {
+            conversation,
+            backend,
+            timings: VecDeque::new(),
+            recorder: Recorder::new(now),
+            unfinished: None,
+            unasked: true,
+            last_clip: 0,
+        }
     }
 
     pub(super) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
@@ -102,6 +120,7 @@ impl Dialogue {
     /// Tells the backend that the session is over.
     pub(super) fn close(&mut self) {
         self.backend.handle(BackendInput::Close);
+        self.recorder.end(self.counts());
     }
 
     pub(super) fn set_congested(&mut self, congested: bool) {
@@ -136,7 +155,7 @@ impl Dialogue {
             let mut idle = true;
             while let Some(output) = self.conversation.poll_output() {
                 idle = false;
-                self.output(output, api, &header, outputs);
+                self.output(now, output, api, &header, outputs);
             }
             while let Some(command) = api.poll_command() {
                 idle = false;
@@ -159,10 +178,17 @@ impl Dialogue {
         if budget == 0 {
             self.unfinished = Some(now);
         }
+        self.recorder.settle(|| Counts::of(&self.conversation.stats()));
+    }
+
+    /// What was counted so far, for records.
+    pub(super) fn counts(&self) -> Counts {
+        Counts::of(&self.conversation.stats())
     }
 
     fn output(
         &mut self,
+        now: Instant,
         output: Output,
         api: &mut realtime::Session,
         header: &impl Fn(UtteranceId, String) -> UtteranceHeader,
@@ -171,11 +197,13 @@ impl Dialogue {
         match output {
             Output::Backend(input) => self.backend.handle(input),
             Output::Event(event) => {
+                self.recorder.event(now, &event);
                 if let Some(input) = input_of(event) {
                     api.handle(input);
                 }
             }
             Output::Timing(timing) => {
+                self.recorder.timing(timing);
                 if self.timings.len() == MAX_TIMINGS {
                     self.timings.pop_front();
                 }

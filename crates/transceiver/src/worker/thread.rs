@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,8 @@ use voice::TurnTiming;
 
 use super::Worker;
 use crate::call::CallConfig;
+use crate::record::ExportedTurn;
+use crate::record::desk::{self, Ask, Mailbox};
 use crate::ring::{CONTROL, Control, FromWorker, MEDIA, Media, OUTPUTS, ToWorker, WorkerCounts};
 
 /// Frames and deadlines handled in one turn of the loop: 16 x (40 us decode and detection, or 3 x 300 us encode) keeps a
@@ -34,6 +37,8 @@ pub(crate) struct Handle {
     pub(crate) to_worker: ToWorker,
     pub(crate) from_worker: rtrb::Consumer<FromWorker>,
     pub(crate) thread: JoinHandle<()>,
+    /// Takes questions for records.
+    pub(crate) asks: SyncSender<Ask>,
 }
 
 /// Starts a worker. `outputs_ready` is told when the link thread has something to fetch.
@@ -46,6 +51,7 @@ pub(crate) fn start(
     let (media_in, media) = rtrb::RingBuffer::new(MEDIA);
     let (control_in, control) = rtrb::RingBuffer::new(CONTROL);
     let (outputs, from_worker) = rtrb::RingBuffer::new(OUTPUTS);
+    let (asks, mailbox) = desk::mailbox();
     let counts = Arc::new(WorkerCounts::default());
     let shell = Shell {
         worker: Worker::new(config),
@@ -53,6 +59,7 @@ pub(crate) fn start(
         control,
         outputs,
         outputs_ready,
+        mailbox,
         counts: Arc::clone(&counts),
         publish_at: Instant::now(),
         stopping: false,
@@ -66,7 +73,7 @@ pub(crate) fn start(
         shell.run();
     })?;
     let to_worker = ToWorker::new(media_in, control_in, thread.thread().clone(), counts);
-    Ok(Handle { to_worker, from_worker, thread })
+    Ok(Handle { to_worker, from_worker, thread, asks })
 }
 
 struct Shell {
@@ -75,6 +82,7 @@ struct Shell {
     control: rtrb::Consumer<Control>,
     outputs: rtrb::Producer<FromWorker>,
     outputs_ready: Arc<Notify>,
+    mailbox: Mailbox,
     counts: Arc<WorkerCounts>,
     publish_at: Instant,
     stopping: bool,
@@ -100,6 +108,7 @@ impl Shell {
                 }
             }
             let room = room && self.send_outputs();
+            busy |= self.answer();
             if !busy || now >= self.publish_at {
                 self.publish_at = now + PUBLISH;
                 self.publish();
@@ -138,10 +147,21 @@ impl Shell {
         true
     }
 
+    /// Answers one question of an operator's; `false`: there was none.
+    fn answer(&self) -> bool {
+        let Ok(ask) = self.mailbox.try_recv() else { return false };
+        // Whoever asked may have gone.
+        let _ = ask.answer.send(self.worker.find(ask.session));
+        true
+    }
+
     /// Hands outputs to the link thread; `false`: its ring is full.
     fn send_outputs(&mut self) -> bool {
-        for (session, timing) in std::iter::from_fn(|| self.worker.poll_timing()) {
-            report(session, &timing);
+        for timing in std::iter::from_fn(|| self.worker.poll_timing()) {
+            measure(&timing);
+        }
+        for (session, model, record) in std::iter::from_fn(|| self.worker.poll_record()) {
+            log(&ExportedTurn::of(session, model.name(), &record));
         }
         let mut any = false;
         let mut room = true;
@@ -172,19 +192,16 @@ impl Shell {
     }
 }
 
-/// One line and one set of measurements per turn.
-fn report(session: link::ids::SessionId, timing: &TurnTiming) {
-    tracing::info!(
-        %session,
-        uplink_us = timing.uplink_us,
-        repair_us = timing.repair_us,
-        silence_us = timing.silence_us,
-        backend_us = timing.backend_us,
-        encode_us = timing.encode_us,
-        playout_us = timing.playout_us,
-        total_us = timing.total_us,
-        "turn"
-    );
+/// One line per turn; the record is JSON, which `fronthaul explain --file` reads.
+fn log(turn: &ExportedTurn) {
+    let Ok(record) = serde_json::to_string(turn) else { return };
+    let total_us = turn.timing.map(|timing| timing.total_us);
+    let (session, outcome) = (&turn.session, &turn.outcome);
+    tracing::info!(target: "fronthaul::turn", %session, turn.turn, turn.response, %outcome, total_us, record, "turn");
+}
+
+/// One set of measurements per turn.
+fn measure(timing: &TurnTiming) {
     for (part, us) in [
         ("uplink", timing.uplink_us),
         ("repair", timing.repair_us),
