@@ -16,6 +16,8 @@ pub(crate) const FRAME_MS: u32 = 16;
 const WORDLIKE: u32 = 5;
 /// Speech without them that interrupts all the same, in ms: longer than a hum of assent.
 const NO_WORD: u32 = 800;
+/// Beyond the speech the rules ask for, in ms, until a sound without them is no word: words that begin behind closed lips.
+const CLOSED_BEGIN: u32 = 150;
 /// Longest time a reply is held in doubt, in ms. Rules that take longer do not hold it at all.
 pub(crate) const HOLD_MAX: u32 = 1000;
 /// Longest doubt, in ms, unless the rules ask for more speech: with gaps just short enough the default is reached in 2.6 s.
@@ -98,7 +100,7 @@ impl Rules {
 
     /// It has lasted long enough for a word and was none.
     pub(crate) fn is_no_word(&self, evidence: &Evidence) -> bool {
-        evidence.voiced_ms() >= self.min_voiced_ms && !evidence.is_wordlike()
+        evidence.voiced_ms() >= self.min_voiced_ms + CLOSED_BEGIN && !evidence.is_wordlike()
     }
 
     /// A reply is worth holding for it.

@@ -44,6 +44,7 @@ mod turn;
 mod types;
 pub mod vad;
 mod verdict;
+mod voicing;
 mod way;
 
 pub use config::{Config, Eagerness, InterruptionConfig, InterruptionProfile, RepairConfig, ServerVad, TurnConfig};

@@ -14,8 +14,8 @@ const WINDOW: usize = FRAME;
 const LAGS: std::ops::RangeInclusive<usize> = 20..=127;
 /// From this normalized autocorrelation on a sound repeats; noise reaches 0.3.
 const PERIODIC: f32 = 0.5;
-/// Power of the difference of neighbours at 4 kHz, by power: 0.5 is that of a tone of 460 Hz.
-const OPEN_LOW: f32 = 0.5;
+/// Power of the difference of neighbours at 4 kHz, by power: 0.35 is that of a tone of 380 Hz.
+const OPEN_LOW: f32 = 0.35;
 /// The same at 16 kHz, for vowels whose second resonance alone is high ("ee"): that of a tone of 510 Hz.
 const OPEN_HIGH: f32 = 0.04;
 

@@ -43,13 +43,9 @@ use crate::config::{Config, InterruptionConfig, ServerVad, TurnConfig};
 use crate::decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
 use crate::echo::Own;
 use crate::gate::{Evidence, HOLD_MAX, Rules, Ruling, WordCount};
-use crate::vad::FRAME_MEDIA;
 use crate::verdict::Patience;
+use crate::voicing::{ONSET, Voicing};
 
-/// Frames of speech that make an onset.
-const ONSET: u32 = 3;
-/// How far before its first voiced frame an onset may reach back: 10 frames, a soft syllable.
-const ATTACK: u64 = 10 * FRAME_MEDIA;
 /// Frames of speech that pause a reply.
 const TENTATIVE: u32 = 2;
 /// Wordlike frames that pause a reply after a pause for nothing.
@@ -72,8 +68,6 @@ const LAST_PACKET: u64 = 960;
 const DTX_GRACE: Duration = Duration::from_millis(60);
 /// No audio otherwise may be a stall.
 const STALL_GRACE: Duration = Duration::from_millis(300);
-/// Louder than this is not digital zero, coded and decoded.
-const ZERO: f32 = 1.0;
 /// Decisions that wait to be read: three of one frame, and a timer's; the conversation reads them after each.
 const MAX_DECISIONS: usize = 16;
 
@@ -184,18 +178,10 @@ pub(crate) struct Turns {
     idle_at: Option<Instant>,
     /// Behind the last voiced sample of the turn that ended last.
     turn_to: Option<u64>,
-    /// Voiced frames in a row, and where they began.
-    run: u32,
-    run_from: u64,
+    voicing: Voicing,
+    /// Of the last frame.
     probability: f32,
-    /// Loudest recent frame, decaying.
-    peak: f32,
-    /// Quietest recent frame, rising.
-    quiet: f32,
-    /// Where the frames began that lie above [`Turns::quiet`] without a break.
-    above_from: Option<u64>,
-    /// Frames of digital zero in a row, and how many of them are told.
-    zeros: u64,
+    /// Frames of digital zero in a row that are told.
     zeros_told: u64,
     /// End of the last frame and when it came.
     media_end: u64,
@@ -203,8 +189,6 @@ pub(crate) struct Turns {
     heard_dtx: bool,
     /// End of what came, a frame that is not full yet included.
     heard_end: u64,
-    /// First and last voiced sample since the last reset, for manual turns.
-    span: Option<(u64, u64)>,
     decisions: VecDeque<Decision>,
 }
 
@@ -224,19 +208,13 @@ impl Turns {
             wary_until: 0,
             idle_at: None,
             turn_to: None,
-            run: 0,
-            run_from: 0,
+            voicing: Voicing::new(),
             probability: 0.0,
-            peak: 0.0,
-            quiet: f32::MAX,
-            above_from: None,
-            zeros: 0,
             zeros_told: u64::from(config.input_silent_ms).div_ceil(16),
             media_end: 0,
             heard_at: now,
             heard_dtx: false,
             heard_end: 0,
-            span: None,
             decisions: VecDeque::new(),
         }
     }
@@ -279,18 +257,18 @@ impl Turns {
     pub(crate) fn keep_from(&self) -> Option<u64> {
         match (self.user, self.aftermath) {
             (User::Tentative(doubt), _) | (User::Quiet, Some((doubt, _))) => Some(doubt.onset),
-            (User::Quiet, None) if self.run > 0 => Some(self.run_from),
+            (User::Quiet, None) if self.voicing.run > 0 => Some(self.voicing.run_from),
             _ => None,
         }
     }
 
     /// First and last voiced sample since [`Turns::forget_span`].
     pub(crate) fn span(&self) -> Option<(u64, u64)> {
-        self.span
+        self.voicing.span
     }
 
     pub(crate) fn forget_span(&mut self) {
-        self.span = None;
+        self.voicing.span = None;
     }
 
     /// Other rules, from here on. A turn of the user's goes on under them; a doubt is dropped.
@@ -313,7 +291,7 @@ impl Turns {
     pub(crate) fn end(&mut self) -> Option<(u64, u64)> {
         let User::Speaking { onset, last, .. } = self.user else { return None };
         self.user = User::Quiet;
-        self.run = 0;
+        self.voicing.run = 0;
         self.turn_to = None;
         self.patience.turn_over();
         Some((onset, last))
@@ -344,7 +322,7 @@ impl Turns {
             User::Unheard { .. } if reply == Reply::None => {
                 // What goes on is a turn from here.
                 self.user = User::Quiet;
-                self.run = 0;
+                self.voicing.run = 0;
                 None
             }
             _ => None,
@@ -357,40 +335,13 @@ impl Turns {
     }
 
     /// One frame of 16 ms that ends at `end`. Whether it is voiced, and what follows.
-    ///
-    /// The detector remembers: it still says speech up to 100 ms after the last sound. A frame more than 26 dB below the
-    /// loudest of the last half second is not itself voiced. It is slow as well: the soft first sounds of a word are not
-    /// speech to it yet. What led up to the first voiced frame, above the quiet before it, belongs to the onset.
     pub(crate) fn frame(&mut self, now: Instant, end: u64, frame: Frame) -> (bool, Option<Action>) {
-        const FLOOR: f32 = 1.0 / 20.0;
-        const DECAY: f32 = 0.97; // 16 ms frames: 8 dB in 480 ms.
-        const RISE: f32 = 1.02; // 5 dB in 480 ms: speech does not become the quiet it is held against.
-        const ABOVE: f32 = 2.0;
-        const SOFTEST: f32 = 33.0; // -60 dBFS: coding noise in digital silence is no attack.
-        let Frame { probability, rms, .. } = frame;
-        let threshold = self.threshold();
-        self.peak = rms.max(self.peak * DECAY);
-        let voiced = probability >= threshold && rms > self.peak * FLOOR && frame.echo != Own::Ours;
-        self.probability = probability;
+        let speech = frame.probability >= self.threshold() && frame.echo != Own::Ours;
+        let voiced = self.voicing.frame(end, speech, frame.rms);
+        self.probability = frame.probability;
         self.media_end = end;
         self.heard_at = now;
-        let start = end.saturating_sub(FRAME_MEDIA);
-        self.quiet = rms.min(self.quiet * RISE + 1.0);
-        self.above_from = (rms > self.quiet * ABOVE + SOFTEST).then(|| self.above_from.unwrap_or(start));
-        if voiced {
-            if self.run == 0 {
-                let attack = self.above_from.unwrap_or(start).max(start.saturating_sub(ATTACK));
-                self.run_from = attack.max(self.spoken_to());
-            }
-            self.run += 1;
-        } else {
-            self.run = 0;
-        }
-        if voiced && self.run >= ONSET {
-            self.span = Some((self.span.map_or(self.run_from, |(from, _)| from), end));
-        }
-        self.zeros = if rms > ZERO { 0 } else { self.zeros + 1 };
-        if self.zeros > 0 && self.zeros == self.zeros_told {
+        if self.voicing.zeros > 0 && self.voicing.zeros == self.zeros_told {
             self.note(DecisionKind::InputSilent, InterruptSource::Vad);
         }
         (voiced, self.judge(now, end, voiced, frame))
@@ -405,7 +356,7 @@ impl Turns {
 
     /// How long the input has been digital zero, in ms.
     pub(crate) fn zero_ms(&self) -> u64 {
-        self.zeros * 16
+        self.voicing.zeros * 16
     }
 
     /// Words of the user's.
@@ -475,7 +426,7 @@ impl Turns {
         self.note(DecisionKind::EchoVeto, InterruptSource::Vad);
         let User::Tentative(_) = self.user else { return None };
         self.user = User::Quiet;
-        self.run = 0;
+        self.voicing.run = 0;
         self.resume(InterruptSource::Vad)
     }
 
@@ -515,7 +466,7 @@ impl Turns {
                 let over = last + self.silence()?;
                 let left = over.saturating_sub(self.heard_end);
                 let grace = match left {
-                    0..=LAST_PACKET if self.run == 0 => Duration::ZERO,
+                    0..=LAST_PACKET if self.voicing.run == 0 => Duration::ZERO,
                     _ if self.heard_dtx => DTX_GRACE,
                     _ => STALL_GRACE,
                 };
@@ -540,11 +491,6 @@ impl Turns {
         Rules::new(&self.config, self.profile)
     }
 
-    /// Behind the last voiced sample of speech that counted already: an onset does not reach into it.
-    fn spoken_to(&self) -> u64 {
-        self.span.map_or(0, |(_, to)| to)
-    }
-
     fn judge(&mut self, now: Instant, end: u64, voiced: bool, frame: Frame) -> Option<Action> {
         let vad = self.vad.as_ref()?;
         let silence = self.silence()?;
@@ -552,15 +498,15 @@ impl Turns {
         match self.user {
             User::Quiet => {
                 if self.reply != Reply::None && vad.interrupt_response && !self.rules().closed {
-                    if self.run < TENTATIVE {
+                    if self.voicing.run < TENTATIVE {
                         return None;
                     }
                     return self.doubt_begins(now, end, frame);
                 }
-                if self.run < ONSET {
+                if self.voicing.run < ONSET {
                     return None;
                 }
-                let onset = self.run_from;
+                let onset = self.voicing.run_from;
                 self.note(DecisionKind::TurnStart, InterruptSource::Vad);
                 self.begin(onset, end);
                 Some(Action::Start { onset })
@@ -568,7 +514,7 @@ impl Turns {
             User::Tentative(mut doubt) => {
                 if voiced {
                     if doubt.evidence.voiced == 0 {
-                        doubt.onset = self.run_from;
+                        doubt.onset = self.voicing.run_from;
                     }
                     doubt.evidence.voiced += 1;
                     doubt.evidence.wordlike += u32::from(frame.wordlike);
@@ -587,7 +533,7 @@ impl Turns {
                 self.hold_or_let_go(end, frame.echo)
             }
             User::Speaking { onset, last } => {
-                if voiced && (end.saturating_sub(last) <= HANGOVER || self.run >= ONSET) {
+                if voiced && (end.saturating_sub(last) <= HANGOVER || self.voicing.run >= ONSET) {
                     let pause = end.saturating_sub(last);
                     if pause > HANGOVER {
                         self.patience.went_on(u32::try_from(pause / 48).unwrap_or(u32::MAX));
@@ -601,7 +547,7 @@ impl Turns {
                     self.user = User::Unheard { last: to };
                     return Some(Action::Stop { from, to });
                 }
-                if self.run > 0 || end.saturating_sub(to) < silence {
+                if self.voicing.run > 0 || end.saturating_sub(to) < silence {
                     return None;
                 }
                 self.note(DecisionKind::TurnEnd, InterruptSource::Vad);
@@ -621,10 +567,10 @@ impl Turns {
     /// Sound over a reply, or on its way to one.
     fn doubt_begins(&mut self, now: Instant, end: u64, frame: Frame) -> Option<Action> {
         let mut doubt = Doubt {
-            onset: self.run_from,
+            onset: self.voicing.run_from,
             last: end,
             since: now,
-            evidence: Evidence { voiced: self.run, wordlike: u32::from(frame.wordlike), ..Evidence::default() },
+            evidence: Evidence { voiced: self.voicing.run, wordlike: u32::from(frame.wordlike), ..Evidence::default() },
             source: InterruptSource::Vad,
             held: None,
             let_go: false,
@@ -693,7 +639,7 @@ impl Turns {
                 if let User::Tentative(Doubt { last, .. }) = self.user {
                     self.user = User::Unheard { last };
                 }
-                self.run = 0;
+                self.voicing.run = 0;
                 self.resume(source)
             }
             Ruling::Wait => {
@@ -713,9 +659,9 @@ impl Turns {
             self.aftermath = Some((doubt, self.media_end + LATE_WORDS));
         }
         // What goes on is the same sound: it has no onset.
-        let goes_on = self.run > 0 && source == InterruptSource::Timer && self.reply != Reply::None;
+        let goes_on = self.voicing.run > 0 && source == InterruptSource::Timer && self.reply != Reply::None;
         self.user = if goes_on { User::Unheard { last: doubt.last } } else { User::Quiet };
-        self.run = 0;
+        self.voicing.run = 0;
         self.resume(source)
     }
 
@@ -744,7 +690,7 @@ impl Turns {
     /// The user's turn is over.
     fn stop(&mut self, from: u64, to: u64) -> Action {
         self.user = User::Quiet;
-        self.run = 0;
+        self.voicing.run = 0;
         self.turn_to = Some(to);
         self.patience.turn_over();
         Action::Stop { from, to }
@@ -774,7 +720,7 @@ impl Turns {
             _ => (Evidence::default(), 0, self.turn_to.unwrap_or(0)),
         };
         let mut inputs = DecisionInputs {
-            run_frames: self.run,
+            run_frames: self.voicing.run,
             probability: self.probability,
             voiced_ms,
             silence_ms: ms(self.media_end.saturating_sub(last)),

@@ -299,3 +299,27 @@ fn a_backchannel_plays_while_the_user_speaks_and_at_no_other_time() {
     assert_eq!(bench.conversation.stats().clips_dropped, 2);
     assert_eq!(bench.backend.turns.len(), 1);
 }
+
+#[test]
+fn sounds_of_a_listener_lose_no_reply_in_noise_either() {
+    // 20, 10 and 5 dB below the hum.
+    for amplitude in [650, 2000, 3600] {
+        let mut bench = in_a_reply(Config::default(), 12_000);
+        for round in 0..6_u32 {
+            let sound = match round % 3 {
+                0 => speech::hum(400, 130.0),
+                1 => speech::click(round),
+                _ => speech::cough(round),
+            };
+            let noise = speech::noise(1500, amplitude, round + 1);
+            let at = |index: usize| index.checked_sub(8000).and_then(|at| sound.get(at)).copied().unwrap_or(0);
+            let mixed: Vec<i16> =
+                noise.iter().enumerate().map(|(index, noise)| noise.saturating_add(at(index))).collect();
+            bench.say(&mixed);
+            bench.run_ms(1500);
+        }
+        println!("noise of {amplitude}: {} pauses", bench.count(pause));
+        assert_eq!(bench.count(flush), 0, "noise of {amplitude}");
+        assert!(bench.count(pause) <= 1, "noise of {amplitude}: {}", bench.count(pause));
+    }
+}
