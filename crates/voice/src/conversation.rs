@@ -445,8 +445,9 @@ impl Conversation {
             self.ways.media(piece.arrived, age, piece.media_time + u64::from(piece.samples));
         }
         if self.is_manual() && self.turn.is_none() {
-            let from = self.reach.take().unwrap_or_else(|| self.given.max(piece.media_time));
-            self.open_turn(from.max(self.ear.start()));
+            let reach = self.reach.take().filter(|_| !self.is_duplex());
+            self.given = reach.map_or(self.given.max(piece.media_time), |reach| reach.max(self.ear.start()));
+            self.open_turn(self.given);
         }
         let heard = Heard { arrived: piece.arrived, released: now, age_us: piece.age_us, decided: now };
         let detect = std::mem::take(&mut self.ear.detect);
