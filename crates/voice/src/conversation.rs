@@ -446,7 +446,7 @@ impl Conversation {
         }
         if self.is_manual() && self.turn.is_none() {
             let reach = self.reach.take().filter(|_| !self.is_duplex());
-            self.given = reach.map_or(self.given.max(piece.media_time), |reach| reach.max(self.ear.start()));
+            self.given = reach.map_or_else(|| self.given.max(piece.media_time), |reach| reach.max(self.ear.start()));
             self.open_turn(self.given);
         }
         let heard = Heard { arrived: piece.arrived, released: now, age_us: piece.age_us, decided: now };
