@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 PACKAGES = ["asterisk-core-sounds-en-g722", "asterisk-core-sounds-en", "ffmpeg", "espeak-ng", "flite"]
 SOUNDS = Path("/usr/share/asterisk/sounds/en")
 TEXTS = Path("/usr/share/doc/asterisk-core-sounds-en/core-sounds-en.txt.gz")
 # Raised whenever what is made here changes.
-VERSION = "2"
+VERSION = "3"
 # Of longer ones the recognizer may give the first sentence alone.
 MAX_SECONDS = 14
 MAX_PROMPTS = 300
@@ -32,7 +33,8 @@ SENTENCES = [
     "There are seven people in our group, and two of them are children.",
     "My order number ends with nine four six.",
 ]
-HUMS = ["mm-hmm", "mhm", "uh-huh", "mmm"]
+# "Mm-hm" and "mm" in sounds: as text the voices spell them. For espeak-ng and for flite.
+HUMS = [("m:h'm:", "m hh m"), ("m'm:", "m m")]
 ESPEAK = ["en-us", "en-gb", "en-us+f3", "en-gb-scotland"]
 FLITE = ["slt", "rms", "awb", "kal16"]
 
@@ -46,7 +48,7 @@ def make(cache):
             (corpus / folder).mkdir(parents=True)
         with ThreadPoolExecutor(2) as pool:
             texts = prompts(corpus / "prompts", pool)
-            list(pool.map(lambda job: job(), [*voices(corpus / "voices", SENTENCES), *voices(corpus / "hums", HUMS)]))
+            list(pool.map(lambda job: job(), [*voices(corpus / "voices"), *hums(corpus / "hums")]))
         (corpus / "texts.json").write_text(json.dumps(texts))
     return corpus, json.loads((corpus / "texts.json").read_text())
 
@@ -78,13 +80,21 @@ def decode(name, folder):
     return (target.stat().st_size - 44) / 32000
 
 
-def voices(folder, texts):
-    """One job for each text and voice."""
-    for number, text in enumerate(texts):
+def voices(folder):
+    """One job for each sentence and voice."""
+    for number, text in enumerate(SENTENCES):
         for voice in ESPEAK:
-            yield lambda number=number, text=text, voice=voice: speak(folder / f"espeak-{voice}-{number}.wav", "espeak-ng", "-v", voice, text, "-w")
+            yield partial(speak, folder / f"espeak-{voice}-{number}.wav", "espeak-ng", "-v", voice, text, "-w")
         for voice in FLITE:
-            yield lambda number=number, text=text, voice=voice: speak(folder / f"flite-{voice}-{number}.wav", "flite", "-voice", voice, "-t", text, "-o")
+            yield partial(speak, folder / f"flite-{voice}-{number}.wav", "flite", "-voice", voice, "-t", text, "-o")
+
+
+def hums(folder):
+    for number, (espeak, flite) in enumerate(HUMS):
+        for voice in ESPEAK:
+            yield partial(speak, folder / f"espeak-{voice}-{number}.wav", "espeak-ng", "-v", voice, f"[[{espeak}]]", "-w")
+        for voice in FLITE:
+            yield partial(speak, folder / f"flite-{voice}-{number}.wav", "flite", "-voice", voice, "-p", f"pau {flite} pau", "-o")
 
 
 def speak(target, *command):

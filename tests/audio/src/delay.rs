@@ -11,7 +11,7 @@ pub(crate) fn measure(corpus: &Corpus, prompts: usize) -> anyhow::Result<Vec<Fig
         let sent = encode(&clip.pcm, 0)?;
         let heard = deliver(&sent, &vec![false; sent.len()], 0)?;
         waited = waited.max(heard.waited);
-        concealed += heard.stats.repair.concealed + heard.stats.repair.fec;
+        concealed += heard.stats.repair.concealed + heard.stats.repair.fec + heard.stats.repair.red;
         packets += sent.len();
     }
     let note = format!("longest wait of a sample behind the arrival of its packet, {packets} packets");

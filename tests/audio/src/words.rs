@@ -54,7 +54,7 @@ pub(crate) struct Row {
     pub(crate) seed: u64,
     /// Packets lost, in percent.
     pub(crate) lost: f64,
-    /// Samples from copies, per minute of stream, in ms.
+    /// Samples from copies, in-band or RED, per minute of stream, in ms.
     pub(crate) repaired_ms: f64,
     /// Samples made up, per minute of stream, in ms.
     pub(crate) concealed_ms: f64,
@@ -190,7 +190,7 @@ struct Tally {
 impl Tally {
     fn add(&mut self, lost: &[bool], heard: &Heard, undamaged: &[i16]) {
         self.packets += lost.len() as u64;
-        self.repaired += heard.stats.repair.fec;
+        self.repaired += heard.stats.repair.fec + heard.stats.repair.red;
         self.concealed += heard.stats.repair.concealed;
         let frames = undamaged.chunks(PACKET).zip(heard.pcm.chunks(PACKET));
         for ((wanted, got), _) in frames.zip(lost).filter(|(_, lost)| **lost) {
