@@ -22,6 +22,7 @@ use link::proto::{
     transceiver_message,
 };
 use voice::MediaFrame;
+use voice::g711::Law;
 
 use crate::backend::{Loopback, Model, Monologue, Parrot};
 use crate::record::{SessionRecords, TurnRecord};
@@ -112,7 +113,7 @@ impl Call {
             created_at: request.created_at,
             requested: request.session_config.clone(),
         });
-        let mode = match model {
+        let mut mode = match model {
             Model::Parrot => {
                 let backend = Parrot::new(config.voice.backend_rate);
                 Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, api.turn_detection(), Box::new(backend))))
@@ -123,6 +124,14 @@ impl Call {
                 Mode::Dialogue(Box::new(Dialogue::one_sided(now, config.voice, Box::new(backend))))
             }
         };
+        let law = match u8::try_from(request.codec).ok().and_then(Codec::numbered) {
+            Some(Codec::Pcmu) => Some(Law::Mu),
+            Some(Codec::Pcma) => Some(Law::A),
+            _ => None,
+        };
+        if let (Mode::Dialogue(dialogue), Some(law)) = (&mut mode, law) {
+            dialogue.answer_in(law);
+        }
         let mut call = Self {
             session: SessionId(request.session),
             model,

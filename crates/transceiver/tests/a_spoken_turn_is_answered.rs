@@ -3,6 +3,7 @@
 
 mod support;
 
+use link::proto::OpenRequest;
 use support::{Bench, speech};
 
 #[test]
@@ -89,4 +90,30 @@ fn ids_follow_from_the_seed() {
     };
     assert_eq!(first(4), first(4));
     assert_ne!(first(4), first(5));
+}
+
+/// The microphone speaks Opus all the same: what the edge asks for is how the client is answered.
+#[test]
+fn a_client_without_opus_is_answered_in_g711() {
+    let mut bench = Bench::asked(&OpenRequest { codec: 2, ..support::request("parrot") });
+    let sentence = speech::speech(1400, 1);
+    bench.run_ms(600);
+    bench.say(&sentence);
+    bench.run_ms(4500);
+    assert!(bench.wire.len() > 60 && bench.wire.iter().all(|(_, payload)| payload.len() == 160), "20 ms each");
+    let mut heard = Vec::new();
+    bench.wire.iter().for_each(|(_, payload)| voice::g711::decode(voice::g711::Law::Mu, payload, &mut heard));
+    let narrow: Vec<i16> = sentence[1600..17_600].iter().step_by(2).copied().collect();
+    let correlation = speech::correlation(&narrow, &heard);
+    assert!(correlation >= 0.7, "{correlation}");
+}
+
+#[test]
+fn keys_are_told_to_the_client_with_the_time_they_came() {
+    let mut bench = Bench::opened("parrot");
+    bench.run_ms(2000);
+    bench.key(&[9, 0x80 | 10, 3, 0]);
+    assert_eq!(bench.names(), ["input_audio_buffer.dtmf_event_received"]);
+    let event = bench.event("input_audio_buffer.dtmf_event_received").unwrap().1;
+    assert_eq!((&event["event"], &event["received_at"]), (&"9".into(), &1_700_000_002_u64.into()));
 }

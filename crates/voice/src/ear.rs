@@ -154,8 +154,10 @@ impl Ear {
             Source::G711(law, bytes) => telephone(&mut None, self.decode_rate, (law, bytes), &mut kept.backend, out),
             Source::Fec(_) | Source::Conceal | Source::Silence | Source::Skip => return None,
         }
-        let mut decimator =
-            self.to_backend.as_ref().map(|_| Decimator::new(self.decode_rate as usize * self.factor as usize / 48_000));
+        let mut decimator = self.to_backend.as_ref().map(|_| {
+            let factor = u64::from(self.decode_rate) * self.factor / 48_000;
+            Decimator::new(usize::try_from(factor).unwrap_or(1))
+        });
         convert(&mut decimator, out, &mut kept.backend);
         let start = self.end.saturating_sub(self.ring.len() as u64 * self.factor);
         for (time, sample) in (0..).map(|index| late.media_time + index * self.factor).zip(&kept.backend) {

@@ -38,6 +38,7 @@ mod resample;
 #[cfg(test)]
 mod schedules;
 mod script;
+pub mod telephone;
 mod timbre;
 mod timing;
 mod turn;

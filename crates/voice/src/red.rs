@@ -78,7 +78,10 @@ mod tests {
     fn red(copies: &[(u8, u16, &[u8])], (payload_type, primary): (u8, &[u8])) -> Vec<u8> {
         let mut out = Vec::new();
         for (payload_type, offset, block) in copies {
-            let word = 1 << 31 | u32::from(*payload_type) << 24 | u32::from(*offset) << 10 | block.len() as u32;
+            let word = 1 << 31
+                | u32::from(*payload_type) << 24
+                | u32::from(*offset) << 10
+                | u32::try_from(block.len()).unwrap();
             out.extend_from_slice(&word.to_be_bytes());
         }
         out.push(payload_type);

@@ -1,6 +1,6 @@
 //! Packets in any order in, audio in the order of media time out.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail")]
+#![allow(clippy::unwrap_used, clippy::cast_possible_truncation, reason = "a test may fail, and its signals fit")]
 
 mod common;
 

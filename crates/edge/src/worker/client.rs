@@ -9,6 +9,7 @@ use rtc::{ChannelId, Codec, Event, MediaFrame, MessageKind, OutgoingFrame, Path}
 
 use super::events;
 use super::io::Io;
+use super::playout::SILENCE;
 use super::remote::{Remote, State};
 use super::stats::CloseCause;
 use crate::directory::CallInfo;
@@ -203,6 +204,7 @@ impl Client {
             }
             let Some(due) = remote.playout.poll_frame(now, &mut payload) else { break };
             *budget -= 1;
+            code_silence(codec, &mut payload);
             let frame = OutgoingFrame {
                 codec,
                 rtp_timestamp: due.rtp_timestamp,
@@ -311,5 +313,37 @@ impl Client {
         if let Side::Remote(remote) = &mut self.side {
             remote.message(kind, io);
         }
+    }
+}
+
+/// The pacer's silence, which is Opus, as the client takes it: 20 ms of the byte of zero, which no G.711 reply is short enough
+/// to be taken for.
+fn code_silence(codec: Codec, payload: &mut Vec<u8>) {
+    let zero = match codec {
+        Codec::Pcmu => 0xff,
+        Codec::Pcma => 0xd5,
+        Codec::Opus | Codec::Red | Codec::TelephoneEvent => return,
+    };
+    if payload[..] == SILENCE {
+        payload.clear();
+        payload.resize(160, zero);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silence_is_20_ms_of_the_clients_codec_and_speech_is_left_alone() {
+        let coded = |codec, payload: &[u8]| {
+            let mut payload = payload.to_vec();
+            code_silence(codec, &mut payload);
+            payload
+        };
+        assert_eq!(coded(Codec::Opus, &SILENCE), SILENCE);
+        assert_eq!(coded(Codec::Pcmu, &SILENCE), [0xff; 160]);
+        assert_eq!(coded(Codec::Pcma, &SILENCE), [0xd5; 160]);
+        assert_eq!(coded(Codec::Pcma, &[7; 160]), [7; 160]);
     }
 }

@@ -53,7 +53,7 @@ const MAX_PAYLOAD_BYTES: usize = 1275;
 const MAX_FRAME_SAMPLES: u32 = 5760;
 
 /// 20 ms of Opus silence: CELT, full band, mono, nothing coded (RFC 6716 §3.1).
-const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
+pub(super) const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
 
 /// Samples of [`SILENCE`].
 const SILENCE_SAMPLES: u64 = 960;

@@ -229,7 +229,6 @@ mod tests {
         let now = Instant::now();
         let mut missing = Missing::default();
         for step in 0..100_000_u32 {
-            #[expect(clippy::cast_possible_truncation, reason = "any number will do")]
             missing.on_packet(now, THEIRS, (step.wrapping_mul(2_654_435_761) >> 16) as u16);
             assert!(missing.packets.len() <= MISSING_MAX);
         }

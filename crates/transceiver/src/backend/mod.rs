@@ -21,6 +21,10 @@ pub(crate) trait Backend: Send {
     fn handle(&mut self, input: BackendInput);
     /// The next answer.
     fn poll(&mut self, now: Instant) -> Option<BackendOutput>;
+    /// Whether [`BackendInput::Correction`] is of use to it.
+    fn takes_corrections(&self) -> bool {
+        false
+    }
     /// When it has more to say by itself.
     fn poll_timeout(&self) -> Option<Instant> {
         None

@@ -11,9 +11,11 @@ use link::proto::{
     transceiver_message,
 };
 use realtime::{CancelReason, Command, CreateRefusal, Input, TurnDetection};
+use voice::g711::Law;
+use voice::telephone::Telephone;
 use voice::{
-    BackendInput, ClientView, Conversation, Event, FlushReason, MediaFrame, Output, Playout, ServerVad, TurnConfig,
-    TurnTiming, Utterance,
+    BackendInput, ClientView, Conversation, Event, FlushReason, MediaFrame, Output, Playout, RepairConfig, ServerVad,
+    TurnConfig, TurnTiming, Utterance,
 };
 
 use super::CallOutput;
@@ -37,11 +39,14 @@ pub(super) struct Dialogue {
     /// The backend speaks without being asked, from the user's first frame on.
     unasked: bool,
     last_clip: u32,
+    /// For a client without Opus.
+    telephone: Option<Box<Telephone>>,
 }
 
 impl Dialogue {
     pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection, backend: Box<dyn Backend>) -> Self {
-        let conversation = Conversation::new(now, voice::Config { turn: turn_config(turn), ..config });
+        let repair = RepairConfig { corrections: backend.takes_corrections(), ..config.repair };
+        let conversation = Conversation::new(now, voice::Config { turn: turn_config(turn), repair, ..config });
         Self {
             conversation,
             backend,
@@ -50,6 +55,7 @@ impl Dialogue {
             unfinished: None,
             unasked: false,
             last_clip: 0,
+            telephone: None,
         }
     }
 
@@ -67,7 +73,14 @@ impl Dialogue {
             unfinished: None,
             unasked: true,
             last_clip: 0,
+            telephone: None,
         }
+    }
+
+    /// The client hears G.711.
+    pub(super) fn answer_in(&mut self, law: Law) {
+        // Only libopus' allocation can fail.
+        self.telephone = Telephone::new(law).ok().map(Box::new);
     }
 
     pub(super) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
@@ -214,6 +227,7 @@ impl Dialogue {
                 outputs.push_back(CallOutput::UtteranceStart(header(UtteranceId(utterance.0), item)));
             }
             Output::Frame { utterance, samples, payload } => {
+                let payload = self.coded(samples, payload);
                 outputs.push_back(CallOutput::UtteranceFrame { utterance: UtteranceId(utterance.0), samples, payload });
             }
             Output::UtteranceEnd { utterance } => {
@@ -230,6 +244,7 @@ impl Dialogue {
             }
             Output::Clip { frames } => {
                 self.last_clip = self.last_clip.wrapping_add(1);
+                let frames = frames.into_iter().map(|frame| self.coded(960, frame)).collect();
                 let clip = Clip { id: self.last_clip, frames };
                 outputs.push_back(message(transceiver_message::Kind::Clip(clip)));
             }
@@ -241,6 +256,14 @@ impl Dialogue {
                 let flush = Flush { up_to: up_to.0, reason: reason.to_owned() };
                 outputs.push_back(message(transceiver_message::Kind::Flush(flush)));
             }
+        }
+    }
+
+    /// A packet as the client takes it.
+    fn coded(&mut self, samples: u32, packet: Vec<u8>) -> Vec<u8> {
+        match &mut self.telephone {
+            Some(telephone) => telephone.translate(&packet, samples),
+            None => packet,
         }
     }
 

@@ -62,10 +62,14 @@ pub(crate) fn request(model: &str) -> OpenRequest {
 
 impl Bench {
     pub(crate) fn new(model: &str) -> Self {
+        Self::asked(&request(model))
+    }
+
+    pub(crate) fn asked(request: &OpenRequest) -> Self {
         let now = Instant::now();
         let encoder = EncoderConfig { rate: 16_000, bitrate: 32_000, ..EncoderConfig::default() };
         Self {
-            call: Call::new(now, CallConfig::default(), &request(model), SLOT, 1),
+            call: Call::new(now, CallConfig::default(), request, SLOT, 1),
             start: now,
             now,
             events: Vec::new(),
@@ -187,6 +191,24 @@ impl Bench {
             rtp_timestamp: u32::from(self.seq).wrapping_mul(960),
             audio_level: None,
             age_us: 3000,
+            payload,
+        };
+        self.call.handle_media(self.now, &media);
+        self.seq = self.seq.wrapping_add(1);
+        self.drain();
+    }
+
+    /// A key of the telephone's, as RFC 4733 has it.
+    pub(crate) fn key(&mut self, payload: &[u8]) {
+        let media = MediaUp {
+            slot: SLOT,
+            epoch: 1,
+            codec: Codec::TelephoneEvent,
+            marker: true,
+            seq: self.seq,
+            rtp_timestamp: u32::from(self.seq).wrapping_mul(960),
+            audio_level: None,
+            age_us: 0,
             payload,
         };
         self.call.handle_media(self.now, &media);
