@@ -159,6 +159,8 @@ pub struct Positions {
 pub struct Counts {
     /// 48 kHz samples of the user's that were made up.
     pub concealed: u64,
+    /// 48 kHz samples of the user's that came by RED.
+    pub red: u64,
     /// 48 kHz samples of the user's that came by in-band copies.
     pub fec: u64,
     /// Packets of the user's that came after their time had been filled.
@@ -170,13 +172,15 @@ pub struct Counts {
 impl Counts {
     /// What of a conversation's counts a record has. Underruns come with the reply's own books.
     pub(crate) fn of(stats: &voice::Stats) -> Self {
-        Self { concealed: stats.repair.concealed, fec: stats.repair.fec, late: stats.repair.late, underruns: 0 }
+        let repair = &stats.repair;
+        Self { concealed: repair.concealed, red: repair.red, fec: repair.fec, late: repair.late, underruns: 0 }
     }
 
     /// Of the user's audio; what was counted of the reply stays.
     fn heard_between(self, before: Self, after: Self) -> Self {
         Self {
             concealed: after.concealed.saturating_sub(before.concealed),
+            red: after.red.saturating_sub(before.red),
             fec: after.fec.saturating_sub(before.fec),
             late: after.late.saturating_sub(before.late),
             underruns: self.underruns,

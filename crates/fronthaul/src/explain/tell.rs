@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use transceiver::record::{ExportedDecision, ExportedSession, ExportedTiming, ExportedTurn};
+use transceiver::record::{ExportedCounts, ExportedDecision, ExportedSession, ExportedTiming, ExportedTurn};
 
 use super::wrong;
 
@@ -93,11 +93,11 @@ fn one(text: &mut String, turn: &ExportedTurn) {
     }
     positions(text, turn);
     let counts = &turn.counts;
-    if (counts.concealed_ms, counts.fec_ms, counts.late_packets, counts.underruns) != (0, 0, 0, 0) {
+    if *counts != ExportedCounts::default() {
         let _ = writeln!(
             text,
-            "  on the way: {} ms made up, {} ms from in-band copies, {} packets too late, {} underruns",
-            counts.concealed_ms, counts.fec_ms, counts.late_packets, counts.underruns
+            "  on the way: {} ms made up, {} ms by RED, {} ms from in-band copies, {} packets too late, {} underruns",
+            counts.concealed_ms, counts.red_ms, counts.fec_ms, counts.late_packets, counts.underruns
         );
     }
 }

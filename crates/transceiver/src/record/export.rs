@@ -260,6 +260,8 @@ impl From<Positions> for ExportedPositions {
 pub struct ExportedCounts {
     /// Made up.
     pub concealed_ms: u64,
+    /// By RED.
+    pub red_ms: u64,
     /// From in-band copies.
     pub fec_ms: u64,
     /// Packets that came too late.
@@ -270,8 +272,8 @@ pub struct ExportedCounts {
 
 impl From<Counts> for ExportedCounts {
     fn from(counts: Counts) -> Self {
-        let Counts { concealed, fec, late, underruns } = counts;
-        Self { concealed_ms: concealed / 48, fec_ms: fec / 48, late_packets: late, underruns }
+        let Counts { concealed, red, fec, late, underruns } = counts;
+        Self { concealed_ms: concealed / 48, red_ms: red / 48, fec_ms: fec / 48, late_packets: late, underruns }
     }
 }
 

@@ -109,7 +109,7 @@ fn answered() -> TurnRecord {
         decisions_dropped: 0,
         timing: Some(TIMING),
         positions: Positions { generated: Some(48_000), sent: Some(48_000), played_end: Some(48_000), heard_at: None },
-        counts: Counts { concealed: 960, fec: 0, late: 1, underruns: 2 },
+        counts: Counts { concealed: 960, red: 1920, fec: 0, late: 1, underruns: 2 },
     }
 }
 
@@ -120,7 +120,7 @@ fn a_turn_and_its_answer_are_one_record() {
     assert_eq!(told.records(Counts::default()), [], "it is not over");
     told.event(3600, Event::PlayoutStopped { response: ONE });
     told.over(3600, 48_000, None);
-    let counts = Counts { concealed: 960, late: 1, ..Counts::default() };
+    let counts = Counts { concealed: 960, red: 1920, late: 1, ..Counts::default() };
     assert_eq!(told.records(counts), [answered()]);
     assert_eq!(told.records(counts), [], "it is told once");
 }
