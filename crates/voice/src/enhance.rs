@@ -1,7 +1,7 @@
 //! Noise suppression and automatic gain, as options: between the decoder and the backend.
 //!
 //! **The detector hears what suppression makes, but not the gain.** Behind suppression it takes a tenth of the noise for speech
-//! that it takes otherwise, for a point more of soft speech missed; gain makes it worse (`tests/audio/run` measures both,
+//! that it takes otherwise, for two points more of soft speech missed; gain makes it worse (`tests/audio/run` measures both,
 //! docs/AUDIO.md has the table). So pauses and turns are 10 ms later where noise is suppressed, on one clock with what the backend hears.
 //!
 //! [`Enhancer::suppress`] and [`Enhancer::amplify`] take pieces of any length, in order, and change them in place: as many samples come out as go in.
