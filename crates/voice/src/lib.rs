@@ -35,10 +35,10 @@ mod rate;
 pub mod red;
 pub mod repair;
 mod resample;
-#[cfg(test)]
-mod schedules;
 mod script;
 pub mod telephone;
+#[cfg(test)]
+mod tests;
 mod timbre;
 mod timing;
 mod turn;

@@ -1,0 +1,3 @@
+//! The whole conversation under orders of events that nobody would write down.
+
+mod schedules;
