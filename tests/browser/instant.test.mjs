@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { openHarness } from "./lib/browser.mjs";
 import { startServers, until } from "./lib/servers.mjs";
-import { silence } from "./lib/speech.mjs";
+import { prompt } from "./lib/speech.mjs";
 
 const SNAP = "--enable-features=WebRtcSctpSnap";
 const SPED = "--force-fieldtrials=WebRTC-IceHandshakeDtls/Enabled/";
@@ -26,6 +26,7 @@ function install() {
   const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
   const AUDIO_LEVEL = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
   const MID = "urn:ietf:params:rtp-hdrext:sdes:mid";
+  const WIDE = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 
   function writeAnswer(ticket, offer, dcid) {
     const [session, ...media] = sections(offer);
@@ -38,10 +39,11 @@ function install() {
     const sped = ticket.ice_options.split(" ").filter((name) => options.includes(name));
     const init = value(data, "a=sctp-init:");
     const digest = value(offer, "a=fingerprint:sha-256 ").split(":").map((hex) => parseInt(hex, 16));
+    const wide = lines(audio).includes(`a=rtcp-fb:${opus} transport-cc`) ? extension(WIDE) : 0;
     const flags =
-      (sped.length ? 1 : 0) | (init ? 2 : 0) | 4 | 8 | 16 | 32 | (dcid === undefined ? 0 : 64);
+      (sped.length ? 1 : 0) | (init ? 2 : 0) | 4 | 8 | 16 | 32 | (dcid === undefined ? 0 : 64) | (wide ? 128 : 0);
     const stream = dcid ?? 0;
-    const levels = (extension(AUDIO_LEVEL) << 4) | extension(MID);
+    const levels = (extension(AUDIO_LEVEL) << 4) | (wide || extension(MID));
     const facts = [...digest, flags, opus, levels, stream >> 8, stream & 255];
     if (init) facts.push(...bytes(init).slice(4, 8), ...bytes(init).slice(16, 20));
     const ufrag = ticket.ufrag + btoa(String.fromCharCode(...facts)).replace(/=+$/, "");
@@ -68,7 +70,9 @@ function install() {
           `a=rtpmap:${opus} opus/48000/2`,
           `a=fmtp:${opus} minptime=10;useinbandfec=1`,
           `a=extmap:${extension(AUDIO_LEVEL)} ${AUDIO_LEVEL}`,
-          `a=extmap:${extension(MID)} ${MID}`,
+          ...(wide
+            ? [`a=rtcp-fb:${opus} transport-cc`, `a=extmap:${wide}/sendonly ${WIDE}`]
+            : [`a=extmap:${extension(MID)} ${MID}`]),
           `a=msid:stream-${ticket.cname} audio-${ticket.cname}`,
           `a=ssrc:${ticket.ssrc} cname:${ticket.cname}`,
           ...first,
@@ -188,7 +192,7 @@ function install() {
 }
 
 async function inPage(args, run) {
-  const { page, close } = await openHarness(silence(1), { args });
+  const { page, close } = await openHarness(prompt("vm-intro"), { args });
   try {
     await page.evaluate(install);
     return await run(page);

@@ -63,6 +63,15 @@ function assertRepeats(heard, span, text) {
   assert.ok(Math.abs(end) <= 60, `end off by ${end} ms`);
 }
 
+/** The parts of the delay of each turn that was answered, as the transceiver logged them. */
+const timings = () =>
+  servers
+    .logs()
+    .split("\n")
+    .filter((line) => line.includes('"record"'))
+    .map((line) => JSON.parse(JSON.parse(line).record).timing)
+    .filter((timing) => timing);
+
 const types = (events) => events.map(({ type }) => type);
 
 test("the parrot repeats two turns of real speech, and nothing but them", async () => {
@@ -76,7 +85,8 @@ test("the parrot repeats two turns of real speech, and nothing but them", async 
   assertRepeats(heard, replies[0], first);
   assertRepeats(heard, replies[1], second);
 
-  const turns = servers.logs().split("\n").filter((line) => line.includes('"total_us"')).map((line) => JSON.parse(line));
+  await until("both turns are on record", () => timings().length >= 2);
+  const turns = timings();
   [0, 1].forEach((n) => {
     const total = ms(replies[n].from - spoken[n].to);
     const turn = turns[n];
