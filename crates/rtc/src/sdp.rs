@@ -148,7 +148,7 @@ pub struct LocalDescription {
 pub struct Uplink {
     /// Opus at most at this many bit/s on average (RFC 7587 §6.1), 0 for no word about it. Defaults to 0.
     pub max_average_bitrate: u32,
-    /// Opus sends next to nothing in silence (RFC 7587 §3.1.3). Defaults to true.
+    /// Opus sends next to nothing in silence (RFC 7587 §3.1.3). Defaults to false.
     pub dtx: bool,
     /// Copies of packets (RFC 2198). Defaults to [`Redundancy::Prefer`].
     pub red: Redundancy,
@@ -168,7 +168,7 @@ pub enum Redundancy {
 
 impl Default for Uplink {
     fn default() -> Self {
-        Self { max_average_bitrate: 0, dtx: true, red: Redundancy::Prefer }
+        Self { max_average_bitrate: 0, dtx: false, red: Redundancy::Prefer }
     }
 }
 

@@ -723,7 +723,9 @@ impl Conversation {
     /// A sound of attention is for a user who speaks; between turns and over a reply it would be a word of its own.
     fn backchannel(&mut self, mut frames: Vec<Vec<u8>>) {
         let listens = matches!(self.turns.state(), State::UserSpeaking | State::Deciding);
-        if listens && !self.outgoing.is_audible() && !frames.is_empty() {
+        // The edge gives each its 20 ms, whatever it says of itself.
+        let fits = frames.iter().all(|frame| opus::packet_samples(frame) == Some(960));
+        if listens && fits && !self.outgoing.is_audible() && !frames.is_empty() {
             frames.truncate(MAX_CLIP);
             self.out.push_back(Output::Clip { frames });
         } else {

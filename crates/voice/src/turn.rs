@@ -535,6 +535,9 @@ impl Turns {
             User::Speaking { onset, last } => {
                 if voiced && (end.saturating_sub(last) <= HANGOVER || self.voicing.run >= ONSET) {
                     let pause = end.saturating_sub(last);
+                    if pause > crate::vad::FRAME_MEDIA {
+                        self.patience.speaks();
+                    }
                     if pause > HANGOVER {
                         self.patience.went_on(u32::try_from(pause / 48).unwrap_or(u32::MAX));
                     }

@@ -104,6 +104,11 @@ impl Patience {
         vad.eagerness.is_some()
     }
 
+    /// The user speaks again: what was said of the pause is said of it alone.
+    pub(crate) fn speaks(&mut self) {
+        self.verdict = None;
+    }
+
     /// The user went on after this pause: what was said of it holds no more.
     pub(crate) fn went_on(&mut self, pause_ms: u32) {
         self.own_pause = self.own_pause.max(pause_ms);

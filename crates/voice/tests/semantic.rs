@@ -95,6 +95,20 @@ fn a_verdict_of_incomplete_holds_for_its_pause_alone() {
     assert!((1700..2040).contains(&silence), "{silence}");
 }
 
+/// A gap inside a word is judged as over; the words that follow take that back.
+#[test]
+fn a_verdict_inside_the_hangover_does_not_decide_a_later_pause() {
+    let mut bench = Bench::new(semantic(Eagerness::Medium));
+    bench.say(&speech::speech(900, 4));
+    bench.run_ms(1020);
+    complete(&mut bench, 1.0);
+    bench.say(&speech::speech(1200, 5));
+    bench.run_ms(5000);
+    let silence = bench.time_of(stopped).unwrap() + 20 - bench.backend.spans[0].1 / 48;
+    assert_eq!(bench.count(stopped), 1);
+    assert!((600..700).contains(&silence), "{silence}");
+}
+
 /// A judge that answers each question with the same probability, one poll later.
 #[derive(Debug, Default)]
 struct Fake {

@@ -12,7 +12,7 @@ pub struct MediaConfig {
     pub red: Red,
     /// Most that a client's Opus may take on average, in bit/s; 0 leaves it to the client. Defaults to 0.
     pub max_average_bitrate_bps: u32,
-    /// Clients send next to nothing in silence. Defaults to true.
+    /// Clients send next to nothing in silence. Defaults to false.
     pub dtx: bool,
     /// Whether playout holds at once when the user's level rises, before the transceiver says so. Defaults to false.
     pub reflex: bool,
@@ -32,7 +32,7 @@ pub enum Red {
 
 impl Default for MediaConfig {
     fn default() -> Self {
-        Self { red: Red::Prefer, max_average_bitrate_bps: 0, dtx: true, reflex: false }
+        Self { red: Red::Prefer, max_average_bitrate_bps: 0, dtx: false, reflex: false }
     }
 }
 

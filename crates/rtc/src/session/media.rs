@@ -214,10 +214,10 @@ impl Media {
     /// Notes what is missing, where it can be asked for.
     fn note_missing(&mut self, now: Instant, packet: &Packet<'_>) {
         let Some(audio) = self.setup.as_ref().filter(|audio| audio.nack) else { return };
-        let again = audio.repeated_by(packet.payload_type).and_then(|_| packet.payload.first_chunk());
-        match again {
-            Some(seq) => self.missing.found(now, u16::from_be_bytes(*seq)),
-            None => self.missing.on_packet(now, packet.ssrc, packet.seq),
+        if audio.repeated_by(packet.payload_type).is_none() {
+            self.missing.on_packet(now, packet.ssrc, packet.seq);
+        } else if let Some(seq) = packet.payload.first_chunk() {
+            self.missing.found(now, u16::from_be_bytes(*seq));
         }
     }
 

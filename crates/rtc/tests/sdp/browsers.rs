@@ -31,7 +31,7 @@ a=sendrecv
 a=rtpmap:63 red/48000/2
 a=fmtp:63 111/111
 a=rtpmap:111 opus/48000/2
-a=fmtp:111 minptime=10;stereo=0;useinbandfec=1;usedtx=1
+a=fmtp:111 minptime=10;stereo=0;useinbandfec=1
 a=rtpmap:110 telephone-event/48000
 a=rtcp-fb:111 transport-cc
 a=extmap:1 urn:ietf:params:rtp-hdrext:ssrc-audio-level

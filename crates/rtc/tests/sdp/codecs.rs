@@ -117,13 +117,16 @@ fn g711_beside_opus_is_not_taken() {
 }
 
 #[test]
-fn the_client_is_asked_for_one_channel_copies_and_quiet_silence() {
-    assert!(accept(AUDIO).answer.contains("\r\na=fmtp:111 minptime=10;stereo=0;useinbandfec=1;usedtx=1\r\n"));
+fn the_client_is_asked_for_one_channel_and_copies_and_for_dtx_where_that_is_wanted() {
+    assert!(accept(AUDIO).answer.contains("\r\na=fmtp:111 minptime=10;stereo=0;useinbandfec=1\r\n"));
+    let local = LocalDescription { uplink: Uplink { dtx: true, ..Uplink::default() }, ..local() };
+    let accepted = Offer::parse(AUDIO).unwrap().accept(&local);
+    assert!(accepted.answer.contains("stereo=0;useinbandfec=1;usedtx=1\r\n"));
 }
 
 #[test]
 fn the_uplink_is_capped_when_that_is_asked_for() {
-    let uplink = Uplink { max_average_bitrate: 32_000, dtx: false, ..Uplink::default() };
+    let uplink = Uplink { max_average_bitrate: 32_000, ..Uplink::default() };
     let local = LocalDescription { uplink, ..local() };
     let accepted = Offer::parse(AUDIO).unwrap().accept(&local);
     assert!(accepted.answer.contains("a=fmtp:111 minptime=10;stereo=0;useinbandfec=1;maxaveragebitrate=32000\r\n"));
