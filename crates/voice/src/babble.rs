@@ -68,12 +68,12 @@ impl Resonator {
     }
 }
 
-/// Xorshift.
-struct Random(u32);
+/// Xorshift; the seed is not 0.
+pub(crate) struct Random(pub(crate) u32);
 
 impl Random {
     /// Below `bound`.
-    fn below(&mut self, bound: u32) -> u32 {
+    pub(crate) fn below(&mut self, bound: u32) -> u32 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 17;
         self.0 ^= self.0 << 5;

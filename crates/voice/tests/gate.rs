@@ -24,18 +24,6 @@ fn with(change: impl FnOnce(&mut InterruptionConfig)) -> Config {
     Config { interruption, ..Config::default() }
 }
 
-/// A question was asked at 600 ms; the reply has played for about 500 ms.
-fn in_a_reply(config: Config, reply_ms: usize) -> Bench {
-    let mut bench = Bench::new(config);
-    bench.backend.says = Some(speech::speech(reply_ms, 21));
-    bench.say(&speech::silence(600));
-    bench.say(&speech::speech(1000, 22));
-    bench.run_ms(2700);
-    assert_eq!(bench.conversation.state(), State::AgentSpeaking);
-    bench.log.clear();
-    bench
-}
-
 fn tell(bench: &mut Bench, output: BackendOutput) {
     bench.conversation.handle_backend(bench.now, output);
     bench.drain();
@@ -47,7 +35,7 @@ fn words(text: &str, is_final: bool) -> BackendOutput {
 
 #[test]
 fn t06_a_threshold_of_ten_seconds_holds_for_every_source() {
-    let mut bench = in_a_reply(with(|config| config.min_duration_ms = 10_000), 6000);
+    let mut bench = Bench::in_a_reply(with(|config| config.min_duration_ms = 10_000), 6000);
     bench.say(&speech::speech(1000, 41));
     bench.run_ms(700);
     tell(&mut bench, words("stop it please now", false));
@@ -65,7 +53,7 @@ fn t06_a_threshold_of_ten_seconds_holds_for_every_source() {
 #[test]
 fn t07_words_are_counted_for_each_utterance_alone() {
     for is_final in [true, false] {
-        let mut bench = in_a_reply(with(|config| config.min_words = 3), 20_000);
+        let mut bench = Bench::in_a_reply(with(|config| config.min_words = 3), 20_000);
         for seed in 0..3 {
             bench.say(&speech::speech(350, 50 + seed));
             bench.run_ms(600);
@@ -79,7 +67,7 @@ fn t07_words_are_counted_for_each_utterance_alone() {
 
 #[test]
 fn three_words_of_one_utterance_interrupt_and_may_come_late() {
-    let mut bench = in_a_reply(with(|config| config.min_words = 3), 20_000);
+    let mut bench = Bench::in_a_reply(with(|config| config.min_words = 3), 20_000);
     let onset = bench.elapsed_ms();
     bench.say(&speech::speech(600, 54));
     bench.run_ms(1300);
@@ -97,7 +85,7 @@ fn three_words_of_one_utterance_interrupt_and_may_come_late() {
 
 #[test]
 fn words_of_the_question_that_come_while_the_answer_plays_interrupt_nothing() {
-    let mut bench = in_a_reply(Config::default(), 3000);
+    let mut bench = Bench::in_a_reply(Config::default(), 3000);
     tell(&mut bench, words("what is the weather like today", true));
     bench.run_ms(4000);
     assert_eq!((bench.count(pause), bench.count(flush)), (0, 0));
@@ -105,7 +93,7 @@ fn words_of_the_question_that_come_while_the_answer_plays_interrupt_nothing() {
 
 #[test]
 fn a_verdict_of_no_resumes_at_once_and_one_of_yes_needs_the_speech_all_the_same() {
-    let mut bench = in_a_reply(Config::default(), 6000);
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     bench.say(&speech::speech(1500, 55));
     bench.run_ms(120);
     tell(&mut bench, BackendOutput::TurnVerdict(TurnVerdict::Interruption { probability: 0.9 }));
@@ -119,7 +107,7 @@ fn a_verdict_of_no_resumes_at_once_and_one_of_yes_needs_the_speech_all_the_same(
 
 #[test]
 fn t04_a_hum_pauses_and_the_reply_resumes_at_the_first_sample_not_sent() {
-    let mut bench = in_a_reply(Config::default(), 4000);
+    let mut bench = Bench::in_a_reply(Config::default(), 4000);
     let onset = bench.elapsed_ms();
     bench.say(&speech::hum(250, 140.0));
     bench.run_ms(6000);
@@ -136,7 +124,7 @@ fn t04_a_hum_pauses_and_the_reply_resumes_at_the_first_sample_not_sent() {
 
 #[test]
 fn a_listener_who_hums_along_pauses_the_reply_once_a_minute_and_never_loses_it() {
-    let mut bench = in_a_reply(Config::default(), 40_000);
+    let mut bench = Bench::in_a_reply(Config::default(), 40_000);
     for round in 0..12_u32 {
         match round % 3 {
             0 => {
@@ -159,7 +147,7 @@ fn a_listener_who_hums_along_pauses_the_reply_once_a_minute_and_never_loses_it()
 
 #[test]
 fn a_word_after_a_hum_is_an_interruption_still() {
-    let mut bench = in_a_reply(Config::default(), 20_000);
+    let mut bench = Bench::in_a_reply(Config::default(), 20_000);
     bench.say(&speech::hum(250, 140.0));
     bench.run_ms(3000);
     let onset = bench.elapsed_ms();
@@ -207,7 +195,7 @@ fn the_thinking_profile_holds_until_the_reply_is_heard() {
 
 #[test]
 fn a_clients_cancel_passes_whatever_the_rules_and_is_recorded() {
-    let mut bench = in_a_reply(with(|config| config.enabled = false), 6000);
+    let mut bench = Bench::in_a_reply(with(|config| config.enabled = false), 6000);
     bench.backend.delay = None;
     bench.say(&speech::speech(400, 59));
     bench.run_ms(800);
@@ -222,7 +210,7 @@ fn a_clients_cancel_passes_whatever_the_rules_and_is_recorded() {
 
 #[test]
 fn every_decision_of_an_interrupted_reply_is_told_with_its_inputs() {
-    let mut bench = in_a_reply(Config::default(), 6000);
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     bench.backend.says = Some(speech::speech(300, 60));
     bench.say(&speech::speech(1000, 61));
     bench.run_ms(3000);
@@ -253,7 +241,7 @@ fn reflex(bench: &mut Bench) {
 
 #[test]
 fn a_reflex_without_a_voice_is_taken_back_and_one_with_a_voice_is_cut() {
-    let mut bench = in_a_reply(Config::default(), 6000);
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     reflex(&mut bench);
     assert_eq!(bench.conversation.state(), State::Interrupting);
     bench.run_ms(400);
@@ -270,7 +258,7 @@ fn a_reflex_without_a_voice_is_taken_back_and_one_with_a_voice_is_cut() {
 
 #[test]
 fn a_reflex_over_a_reply_that_may_not_be_interrupted_is_taken_back_at_once() {
-    let mut bench = in_a_reply(with(|config| config.enabled = false), 6000);
+    let mut bench = Bench::in_a_reply(with(|config| config.enabled = false), 6000);
     bench.lenient = true;
     let reflex = Playout::Reflex { utterance: Utterance(1), sent: 9600 };
     bench.conversation.handle_playout(bench.now, reflex);
@@ -304,7 +292,7 @@ fn a_backchannel_plays_while_the_user_speaks_and_at_no_other_time() {
 fn sounds_of_a_listener_lose_no_reply_in_soft_noise_either() {
     // 20 dB below the hum, and 26.
     for amplitude in [325, 650] {
-        let mut bench = in_a_reply(Config::default(), 12_000);
+        let mut bench = Bench::in_a_reply(Config::default(), 12_000);
         for round in 0..6_u32 {
             let sound = match round % 3 {
                 0 => speech::hum(400, 130.0),

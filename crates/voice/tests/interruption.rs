@@ -19,21 +19,9 @@ fn flush(output: &Output) -> bool {
     matches!(output, Output::Flush { reason: FlushReason::TurnDetected, .. })
 }
 
-/// A question was asked at 600 ms; the reply of `reply_ms` has played for about 500 ms.
-fn in_a_reply(config: Config, reply_ms: usize) -> Bench {
-    let mut bench = Bench::new(config);
-    bench.backend.says = Some(speech::speech(reply_ms, 21));
-    bench.say(&speech::silence(600));
-    bench.say(&speech::speech(1000, 22));
-    bench.run_ms(2700);
-    assert_eq!(bench.conversation.state(), State::AgentSpeaking);
-    bench.log.clear();
-    bench
-}
-
 #[test]
 fn speech_pauses_and_then_cuts_the_reply() {
-    let mut bench = in_a_reply(Config::default(), 6000);
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     let onset = bench.elapsed_ms();
     bench.say(&speech::speech(1500, 23));
     bench.run_ms(1000);
@@ -49,7 +37,7 @@ fn speech_pauses_and_then_cuts_the_reply() {
 
 #[test]
 fn the_interruption_is_answered_itself() {
-    let mut bench = in_a_reply(Config::default(), 6000);
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     let onset = bench.elapsed_ms();
     let question = speech::speech(1500, 24);
     bench.backend.says = None;
@@ -70,7 +58,7 @@ fn the_interruption_is_answered_itself() {
 
 #[test]
 fn a_cut_reply_ends_where_the_edge_says() {
-    let mut bench = in_a_reply(Config::default(), 6000);
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     bench.say(&speech::speech(1500, 25));
     bench.run_ms(1000);
     let cleared = bench.events().into_iter().find_map(|event| match event {
@@ -82,7 +70,7 @@ fn a_cut_reply_ends_where_the_edge_says() {
 
 #[test]
 fn speech_started_comes_with_the_cut_and_not_before() {
-    let mut bench = in_a_reply(Config::default(), 6000);
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     bench.say(&speech::speech(1500, 26));
     bench.run_ms(1000);
     let started = bench.time_of(|output| matches!(output, Output::Event(Event::SpeechStarted { .. }))).unwrap();
@@ -92,7 +80,7 @@ fn speech_started_comes_with_the_cut_and_not_before() {
 #[test]
 fn a_cough_takes_nothing_from_the_reply() {
     for (length, seed) in [(60, 31), (100, 32), (150, 33)] {
-        let mut bench = in_a_reply(Config::default(), 3000);
+        let mut bench = Bench::in_a_reply(Config::default(), 3000);
         bench.say(&speech::speech(length, seed));
         bench.run_ms(6000);
         assert_eq!(bench.count(flush), 0);
@@ -160,7 +148,7 @@ fn speech_while_the_agent_thinks_cancels_the_reply() {
 fn without_interrupt_response_the_reply_goes_on_and_the_speech_is_answered_after_it() {
     let vad = ServerVad { interrupt_response: false, ..ServerVad::default() };
     let config = Config { turn: TurnConfig { server_vad: Some(vad) }, ..Config::default() };
-    let mut bench = in_a_reply(config, 3000);
+    let mut bench = Bench::in_a_reply(config, 3000);
     bench.say(&speech::speech(1000, 36));
     bench.run_ms(9000);
     assert_eq!(bench.count(pause) + bench.count(flush), 0);
@@ -170,7 +158,7 @@ fn without_interrupt_response_the_reply_goes_on_and_the_speech_is_answered_after
 
 #[test]
 fn nothing_of_a_cancelled_response_is_heard() {
-    let mut bench = in_a_reply(Config::default(), 6000);
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     bench.say(&speech::speech(1500, 37));
     bench.run_ms(800);
     let sent = bench.edge.wire.len();
@@ -185,7 +173,7 @@ fn nothing_of_a_cancelled_response_is_heard() {
 
 #[test]
 fn a_user_who_vanishes_in_the_doubt_leaves_the_reply_playing() {
-    let mut bench = in_a_reply(Config::default(), 3000);
+    let mut bench = Bench::in_a_reply(Config::default(), 3000);
     bench.say(&speech::speech(1000, 38));
     bench.run_ms(100);
     assert_eq!(bench.conversation.state(), State::Interrupting);
@@ -197,7 +185,7 @@ fn a_user_who_vanishes_in_the_doubt_leaves_the_reply_playing() {
 
 #[test]
 fn an_edge_that_falls_silent_does_not_hold_the_turn() {
-    let mut bench = in_a_reply(Config::default(), 3000);
+    let mut bench = Bench::in_a_reply(Config::default(), 3000);
     bench.edge.dead = true;
     bench.run_ms(10_000);
     assert_eq!(bench.conversation.state(), State::Listening);
@@ -206,7 +194,7 @@ fn an_edge_that_falls_silent_does_not_hold_the_turn() {
 
 #[test]
 fn the_interrupting_turn_keeps_its_audio_without_a_gap() {
-    let mut bench = in_a_reply(Config::default(), 6000);
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     bench.say(&speech::speech(1500, 39));
     bench.run_ms(700);
     let audio = bench.backend.end - bench.backend.begin;
@@ -223,7 +211,7 @@ fn flush_at((_, output): &(u64, Output)) -> bool {
 
 #[test]
 fn a_pause_that_came_behind_the_last_frame_does_not_hold_the_next_reply() {
-    let mut bench = in_a_reply(Config::default(), 1400);
+    let mut bench = Bench::in_a_reply(Config::default(), 1400);
     bench.lenient = true;
     // Asked for by the client, and never answered: something is left to interrupt when the reply is over.
     bench.backend.delay = None;

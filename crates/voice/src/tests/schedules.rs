@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::babble::Random;
 use crate::echo::Own;
 use crate::turn::{Frame, State};
 use crate::{
@@ -19,16 +20,7 @@ const DEADLINE_MS: u32 = 1500;
 /// What the promise allows beyond silence window and deadline.
 const SLACK_MS: u64 = 2000;
 
-struct Random(u32);
-
 impl Random {
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 17;
-        self.0 ^= self.0 << 5;
-        u32::try_from((u64::from(self.0) * u64::from(bound)) >> 32).unwrap()
-    }
-
     fn one_in(&mut self, times: u32) -> bool {
         self.below(times) == 0
     }

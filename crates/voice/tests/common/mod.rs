@@ -62,6 +62,18 @@ pub(crate) struct Backend {
 }
 
 impl Bench {
+    /// A question was asked at 600 ms; the reply of `reply_ms` has played for about 500 ms.
+    pub(crate) fn in_a_reply(config: Config, reply_ms: usize) -> Self {
+        let mut bench = Self::new(config);
+        bench.backend.says = Some(speech::speech(reply_ms, 21));
+        bench.say(&speech::silence(600));
+        bench.say(&speech::speech(1000, 22));
+        bench.run_ms(2700);
+        assert_eq!(bench.conversation.state(), voice::State::AgentSpeaking);
+        bench.log.clear();
+        bench
+    }
+
     pub(crate) fn new(config: Config) -> Self {
         let start = Instant::now();
         let encoder = EncoderConfig { rate: 16_000, bitrate: 32_000, ..EncoderConfig::default() };
