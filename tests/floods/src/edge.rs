@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -45,7 +46,9 @@ pub(crate) fn binary() -> anyhow::Result<PathBuf> {
 impl Edge {
     /// Starts one with one worker, pinned to the first core.
     pub(crate) fn start(reader: Reader, level: &str) -> anyhow::Result<Self> {
-        let scratch = std::env::temp_dir().join(format!("fronthaul-floods-{}", std::process::id()));
+        static STARTED: AtomicU32 = AtomicU32::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let scratch = std::env::temp_dir().join(format!("fronthaul-floods-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&scratch)?;
         let mut command = Command::new(binary()?);
         command.args(["edge", "--announce"]).env("FRONTHAUL_LOG", level);

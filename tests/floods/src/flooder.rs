@@ -21,6 +21,15 @@ pub(crate) struct Tally {
     pub(crate) answered_bytes: u64,
 }
 
+impl Tally {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.sent += other.sent;
+        self.sent_bytes += other.sent_bytes;
+        self.answered += other.answered;
+        self.answered_bytes += other.answered_bytes;
+    }
+}
+
 /// Forged datagrams, by copying real ones.
 pub(crate) struct Forgery {
     datagrams: Vec<Vec<u8>>,
