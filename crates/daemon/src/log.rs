@@ -1,11 +1,12 @@
 //! Log lines on standard error, as text or JSON, written by a thread of their own.
 //!
-//! A terminal or pipe that is not read must not stop a worker: lines wait in a bounded queue, and those that
-//! find it full are counted in `fronthaul_log_lines_dropped_total` and dropped.
+//! A terminal or pipe that is not read must not stop a worker: lines wait in a queue that is bounded in lines and in bytes,
+//! and those that find it full are counted in `fronthaul_log_lines_dropped_total` and dropped.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -23,9 +24,12 @@ pub const LEVEL_VARIABLE: &str = "FRONTHAUL_LOG";
 /// Overrides `log.format`.
 pub const FORMAT_VARIABLE: &str = "FRONTHAUL_LOG_FORMAT";
 
-/// Lines that may wait: a burst of one line per session fits. At ~200 bytes per line 4096 of them are below 1 MiB; were all
-/// of them records of turns, at 2 KiB usually, 8 MiB.
+/// Lines that may wait: a burst of one line per session fits. At ~200 bytes per line 4096 of them are below 1 MiB.
 const QUEUE_LINES: usize = 4096;
+
+/// Bytes that they may have: a record of a turn, the longest line there is, has 2 KiB usually and 20 KiB at most, so a burst
+/// of one per session of 1024 fits.
+const QUEUE_BYTES: usize = 4 << 20;
 
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
@@ -91,12 +95,14 @@ pub fn init(config: &Config) -> Result<Guard, Problem> {
         }
         Err(_) => config.format,
     };
-    let (queue, lines) = sync_channel(QUEUE_LINES);
-    thread::Builder::new().name("log".to_owned()).spawn(move || write_lines(&lines)).map_err(|error| {
-        Problem::new("log", "", format_args!("no thread for the writer: {error}"), "raise the limit of threads")
-    })?;
-    let guard = Guard { queue: queue.clone() };
-    let layer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Queue(queue));
+    let (queue, lines) = queue();
+    thread::Builder::new().name("log".to_owned()).spawn(move || lines.write_to(&mut io::stderr())).map_err(
+        |error| {
+            Problem::new("log", "", format_args!("no thread for the writer: {error}"), "raise the limit of threads")
+        },
+    )?;
+    let guard = Guard { queue: queue.entries.clone() };
+    let layer = tracing_subscriber::fmt().with_env_filter(filter).with_writer(queue);
     // It fails when a subscriber is installed, as in tests that start several daemons; that one stays.
     let _ = match format {
         Format::Text => layer.with_ansi(io::stderr().is_terminal()).finish().try_init(),
@@ -129,13 +135,31 @@ enum Entry {
     Flush(SyncSender<()>),
 }
 
-fn write_lines(lines: &Receiver<Entry>) {
-    let mut error = io::stderr();
-    while let Ok(entry) = lines.recv() {
-        match entry {
-            // Nobody can be told that standard error is gone.
-            Entry::Line(line) => drop(error.write_all(&line)),
-            Entry::Flush(done) => drop(done.try_send(())),
+/// Both ends of an empty queue.
+fn queue() -> (Queue, Lines) {
+    let (sender, receiver) = sync_channel(QUEUE_LINES);
+    let bytes = Arc::new(AtomicUsize::new(0));
+    (Queue { entries: sender, bytes: Arc::clone(&bytes) }, Lines { entries: receiver, bytes })
+}
+
+/// The writer's end.
+struct Lines {
+    entries: Receiver<Entry>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Lines {
+    /// Until all who could write lines are gone.
+    fn write_to(&self, out: &mut impl Write) {
+        while let Ok(entry) = self.entries.recv() {
+            match entry {
+                Entry::Line(line) => {
+                    // Nobody can be told that standard error is gone.
+                    let _ = out.write_all(&line);
+                    self.bytes.fetch_sub(line.len(), Ordering::Relaxed);
+                }
+                Entry::Flush(done) => drop(done.try_send(())),
+            }
         }
     }
 }
@@ -153,11 +177,28 @@ impl Drop for Guard {
 
 /// Hands each line, which `tracing-subscriber` writes in one call, to the queue.
 #[derive(Clone)]
-struct Queue(SyncSender<Entry>);
+struct Queue {
+    entries: SyncSender<Entry>,
+    /// Of the lines that wait, and of the one that is being written.
+    bytes: Arc<AtomicUsize>,
+}
+
+impl Queue {
+    /// `false`: there is no room.
+    fn take(&self, line: &[u8]) -> bool {
+        let before = self.bytes.fetch_add(line.len(), Ordering::Relaxed);
+        let taken = before.saturating_add(line.len()) <= QUEUE_BYTES
+            && self.entries.try_send(Entry::Line(line.to_vec())).is_ok();
+        if !taken {
+            self.bytes.fetch_sub(line.len(), Ordering::Relaxed);
+        }
+        taken
+    }
+}
 
 impl Write for Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.0.try_send(Entry::Line(line.to_vec())).is_err() {
+        if !self.take(line) {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
@@ -180,15 +221,28 @@ impl<'a> MakeWriter<'a> for Queue {
 mod tests {
     use super::*;
 
+    /// One test, because the count belongs to the process.
     #[test]
     fn a_queue_that_nobody_empties_drops_and_counts_without_blocking() {
-        let (queue, _never_read) = sync_channel(2);
-        let mut queue = Queue(queue);
+        let (mut queue, lines) = queue();
         let before = dropped();
-        for _ in 0..5 {
+        for _ in 0..QUEUE_LINES + 3 {
             queue.write_all(b"line\n").unwrap();
         }
-        assert_eq!(dropped() - before, 3);
+        assert_eq!(dropped() - before, 3, "it is bounded in lines");
+
+        let (mut long, _never_read) = super::queue();
+        let before = dropped();
+        for _ in 0..6 {
+            long.write_all(&vec![b'a'; 1 << 20]).unwrap();
+        }
+        assert_eq!(dropped() - before, 2, "and in bytes");
+
+        drop(queue);
+        let mut written = Vec::new();
+        lines.write_to(&mut written);
+        assert_eq!(written.len(), 5 * QUEUE_LINES);
+        assert_eq!(lines.bytes.load(Ordering::Relaxed), 0, "what is written makes room");
     }
 
     #[test]
