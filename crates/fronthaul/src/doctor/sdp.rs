@@ -62,8 +62,7 @@ pub(super) struct Candidate {
     pub(super) tcp: bool,
 }
 
-/// What was answered.
-#[derive(Debug)]
+/// What was answered. Without `Debug`: the password is a secret.
 pub(super) struct Answered {
     pub(super) ufrag: String,
     pub(super) password: String,
