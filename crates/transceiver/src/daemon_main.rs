@@ -1,6 +1,7 @@
 //! The story of the daemon: start, serve, drain, stop.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use daemon::{Announce, Lifecycle, Metrics, Phase, StartError, admin, bind, log};
@@ -27,13 +28,14 @@ pub fn run(config: Config, announce: Announce) -> Result<(), StartError> {
     metrics.register_runtime(transceiver.runtime().clone());
     let pages = vec![transceiver.records().page()];
     let admin = admin::serve_with(admin_port, metrics, lifecycle.clone(), pages);
-    runtime.block_on(serve(config, transceiver, lifecycle, admin))
+    runtime.block_on(serve(&config, transceiver, lifecycle, admin_addr, admin))
 }
 
 async fn serve(
-    config: Config,
+    config: &Config,
     transceiver: Transceiver,
     lifecycle: Lifecycle,
+    admin_addr: SocketAddr,
     admin: impl Future<Output = std::io::Result<()>> + Send + 'static,
 ) -> Result<(), StartError> {
     tokio::spawn(async move {
@@ -53,7 +55,7 @@ async fn serve(
     tracing::info!(
         id = config.id,
         link = %transceiver.link_addr(),
-        admin = %config.admin_bind,
+        admin = %admin_addr,
         seats = config.seats,
         "transceiver ready"
     );
