@@ -6,6 +6,7 @@
 
 mod document;
 mod explain;
+mod secret;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,8 @@ use toml::de::Deserializer;
 
 use crate::problem::{Problem, Problems};
 use document::{Document, Text};
+
+pub use secret::Secret;
 
 /// A daemon's config type: serde with `deny_unknown_fields` and a default for each key, and checks of its
 /// own for what types cannot say.

@@ -14,7 +14,8 @@ use link::ids::{EdgeId, TransceiverId};
 use link::route::ticket::model_id;
 use serde::Deserialize;
 
-pub use front::{IceServer, IceTcp, Secret, Tls, TlsMode};
+pub use daemon::config::Secret;
+pub use front::{IceServer, IceTcp, Tls, TlsMode};
 pub use media::{MediaConfig, Red};
 
 use crate::keys::KeySource;

@@ -25,7 +25,7 @@ use voice::MediaFrame;
 use voice::g711::Law;
 
 use crate::backend::{Loopback, Model, Monologue, Parrot};
-use crate::record::{SessionRecords, TurnRecord};
+use crate::record::{CallName, SessionRecords, TurnRecord};
 use channel::Channel;
 use dialogue::Dialogue;
 
@@ -86,6 +86,7 @@ pub struct Call {
     session: SessionId,
     model: Model,
     epoch: Epoch,
+    began: Instant,
     slot: Slot,
     mode: Mode,
     api: realtime::Session,
@@ -136,6 +137,7 @@ impl Call {
             session: SessionId(request.session),
             model,
             epoch: Epoch(request.epoch),
+            began: now,
             slot,
             mode,
             api,
@@ -293,6 +295,14 @@ impl Call {
     #[must_use]
     pub fn model(&self) -> Model {
         self.model
+    }
+
+    pub(crate) fn name(&self) -> CallName {
+        CallName { session: self.session, epoch: self.epoch, model: self.model.name() }
+    }
+
+    pub(crate) fn began(&self) -> Instant {
+        self.began
     }
 
     /// What was counted so far.

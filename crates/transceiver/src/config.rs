@@ -1,10 +1,14 @@
 //! The transceiver's config file. deploy/transceiver.toml shows every key with its default.
 
+mod otlp;
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use daemon::Problems;
 use daemon::config::Checked;
 use serde::{Deserialize, Serialize};
+
+pub use otlp::OtlpConfig;
 
 use crate::call::CallConfig;
 
@@ -31,6 +35,8 @@ pub struct Config {
     pub drain_timeout_ms: u64,
     /// Log lines.
     pub log: daemon::log::Config,
+    /// Spans of the turns, for a collector.
+    pub otlp: OtlpConfig,
     /// The dialogue.
     pub voice: VoiceConfig,
 }
@@ -173,6 +179,7 @@ impl Default for Config {
             state_dir: String::new(),
             drain_timeout_ms: 10_000,
             log: daemon::log::Config::default(),
+            otlp: OtlpConfig::default(),
             voice: VoiceConfig::default(),
         }
     }
@@ -218,6 +225,7 @@ impl Checked for Config {
             "start another transceiver for more",
         );
         self.log.check(problems);
+        self.otlp.check(problems);
         self.voice.check(problems);
     }
 }

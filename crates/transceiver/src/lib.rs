@@ -19,6 +19,6 @@ mod start;
 mod worker;
 
 pub use backend::Model;
-pub use config::{Config, VoiceConfig};
+pub use config::{Config, OtlpConfig, VoiceConfig};
 pub use daemon_main::run;
 pub use start::Transceiver;

@@ -9,7 +9,9 @@
 mod archive;
 pub(crate) mod desk;
 mod export;
+pub(crate) mod otlp;
 mod recorder;
+mod spans;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +23,7 @@ pub use export::{
     ExportedCounts, ExportedDecision, ExportedMoments, ExportedPositions, ExportedSession, ExportedTiming, ExportedTurn,
 };
 pub(crate) use recorder::Recorder;
+pub(crate) use spans::{CallName, Over, Told};
 
 /// Decisions kept of one turn; later ones are counted. A turn has about six, a restless one twenty.
 pub const TURN_DECISIONS: usize = 64;

@@ -19,6 +19,7 @@ use crate::call::CallConfig;
 use crate::config::Config;
 use crate::link_thread::{self, Parts, Stop, WorkerEnds};
 use crate::record::Records;
+use crate::record::otlp::Exporter;
 use crate::worker::thread as worker_thread;
 
 /// One transceiver. Dropped without [`Transceiver::stop`], it ends its calls at once.
@@ -114,6 +115,7 @@ struct Up {
     workers: Vec<WorkerEnds>,
     threads: Vec<JoinHandle<()>>,
     records: Records,
+    exporter: Option<Exporter>,
 }
 
 fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> {
@@ -124,8 +126,16 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         Endpoint::server(identity, config.link_bind).map_err(refused)?
     };
     let link_addr = endpoint.local_addr().map_err(failed)?;
-    let mut up =
-        Up { runtime, endpoint, link_addr, workers: Vec::new(), threads: Vec::new(), records: Records::default() };
+    let (exporter, spans) = Exporter::start(&config.otlp, config.id)?.unzip();
+    let mut up = Up {
+        runtime,
+        endpoint,
+        link_addr,
+        workers: Vec::new(),
+        threads: Vec::new(),
+        records: Records::default(),
+        exporter,
+    };
     let cores = net::pin::cores();
     let count = if config.workers == 0 { cores.len().max(1) } else { config.workers };
     for index in 0..count {
@@ -133,7 +143,8 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         let core = if count == cores.len() { cores.get(index).copied() } else { None };
         let outputs_ready = Arc::new(Notify::new());
         // On failure the workers started before end by themselves: their rings are abandoned.
-        let worker = worker_thread::start(index, core, CallConfig::from(&config.voice), Arc::clone(&outputs_ready))
+        let voice = CallConfig::from(&config.voice);
+        let worker = worker_thread::start(index, core, voice, Arc::clone(&outputs_ready), spans.clone())
             .map_err(|error| StartError::failed("starting a worker", error))?;
         up.workers.push(WorkerEnds { to_worker: worker.to_worker, from_worker: worker.from_worker, outputs_ready });
         up.records.add(worker.asks, worker.thread.thread().clone());
@@ -144,7 +155,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
 
 impl Up {
     fn run(self, config: &Config, stop: watch::Receiver<Stop>) {
-        let Self { runtime, endpoint, workers, threads, .. } = self;
+        let Self { runtime, endpoint, workers, threads, exporter, .. } = self;
         let parts = Parts { id: config.id, seats: config.seats, endpoint, workers, stop };
         let tasks = LocalSet::new();
         runtime.block_on(tasks.run_until(link_thread::run(parts)));
@@ -152,6 +163,9 @@ impl Up {
         for thread in threads {
             // A panic was reported by the thread itself.
             let _ = thread.join();
+        }
+        if let Some(exporter) = exporter {
+            exporter.finish();
         }
     }
 }

@@ -5,16 +5,14 @@
 pub(crate) mod thread;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::time::Instant;
 
 use link::datagram::{MediaUp, Seen};
 use link::ids::SessionId;
 use voice::TurnTiming;
 
-use crate::backend::Model;
 use crate::call::{Call, CallConfig, CallOutput, CallStats};
-use crate::record::{Archive, SessionRecords, TurnRecord};
+use crate::record::{Archive, CallName, Over, SessionRecords};
 use crate::ring::{CallKey, Control, Frame, FromWorker, Media};
 
 /// The calls of one thread.
@@ -24,8 +22,8 @@ pub(crate) struct Worker {
     due: BTreeSet<(Instant, CallKey)>,
     outputs: VecDeque<FromWorker>,
     timings: VecDeque<TurnTiming>,
-    /// Turns that are over; the owner reads them after every input.
-    records: VecDeque<(SessionId, Model, Arc<TurnRecord>)>,
+    /// Turns and calls that are over; the owner reads them after every input.
+    records: VecDeque<Left>,
     archive: Archive,
     /// Of calls that are over.
     past: CallStats,
@@ -40,6 +38,14 @@ struct Seat {
     /// Frames that came: a link that loses brings each twice.
     seen: Seen,
     due: Option<Instant>,
+}
+
+/// What a call leaves behind.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) call: CallName,
+    pub(crate) began: Instant,
+    pub(crate) over: Over,
 }
 
 /// What a worker counted.
@@ -74,15 +80,15 @@ impl Worker {
             Control::Open { key, request, slot, seed } => {
                 let call = Call::new(now, self.config.clone(), &request, slot, seed);
                 self.calls.insert(key, Seat { call, seen: Seen::default(), due: None });
-                self.settle(key);
+                self.settle(now, key);
             }
-            Control::Message { key, message } => self.with(key, |call| call.handle_message(now, message)),
-            Control::Congested { key, congested } => self.with(key, |call| call.set_congested(congested)),
-            Control::Close { key, reason } => self.with(key, |call| call.close(reason)),
-            Control::Forget { key } => self.forget(key),
+            Control::Message { key, message } => self.with(now, key, |call| call.handle_message(now, message)),
+            Control::Congested { key, congested } => self.with(now, key, |call| call.set_congested(congested)),
+            Control::Close { key, reason } => self.with(now, key, |call| call.close(reason)),
+            Control::Forget { key } => self.forget(now, key),
             Control::Stop => {
                 while let Some((&key, _)) = self.calls.first_key_value() {
-                    self.forget(key);
+                    self.forget(now, key);
                 }
                 return false;
             }
@@ -104,8 +110,8 @@ impl Worker {
             return Ok(());
         }
         match media {
-            Media::Frame(frame) => self.with(key, |call| call.handle_media(now, &media_up(&frame))),
-            Media::Report { report, .. } => self.with(key, |call| call.handle_report(now, &report)),
+            Media::Frame(frame) => self.with(now, key, |call| call.handle_media(now, &media_up(&frame))),
+            Media::Report { report, .. } => self.with(now, key, |call| call.handle_report(now, &report)),
         }
         Ok(())
     }
@@ -119,7 +125,7 @@ impl Worker {
     pub(crate) fn handle_due(&mut self, now: Instant) -> bool {
         match self.due.first() {
             Some(&(due, key)) if due <= now => {
-                self.with(key, |call| call.handle_timeout(now));
+                self.with(now, key, |call| call.handle_timeout(now));
                 true
             }
             _ => false,
@@ -134,7 +140,7 @@ impl Worker {
         self.timings.pop_front()
     }
 
-    pub(crate) fn poll_record(&mut self) -> Option<(SessionId, Model, Arc<TurnRecord>)> {
+    pub(crate) fn poll_record(&mut self) -> Option<Left> {
         self.records.pop_front()
     }
 
@@ -163,18 +169,18 @@ impl Worker {
         totals
     }
 
-    fn with(&mut self, key: CallKey, action: impl FnOnce(&mut Call)) {
+    fn with(&mut self, now: Instant, key: CallKey, action: impl FnOnce(&mut Call)) {
         match self.calls.get_mut(&key) {
             Some(seat) => {
                 action(&mut seat.call);
-                self.settle(key);
+                self.settle(now, key);
             }
             None => self.unknown += 1,
         }
     }
 
     /// Takes what a call has to say, and notes when it wants to be called.
-    fn settle(&mut self, key: CallKey) {
+    fn settle(&mut self, now: Instant, key: CallKey) {
         let Some(seat) = self.calls.get_mut(&key) else { return };
         let mut ended = false;
         while let Some(output) = seat.call.poll_output() {
@@ -184,9 +190,7 @@ impl Worker {
         while let Some(timing) = seat.call.poll_timing() {
             self.timings.push_back(timing);
         }
-        while let Some(record) = seat.call.poll_record() {
-            self.records.push_back((seat.call.session(), seat.call.model(), record));
-        }
+        leave(&mut seat.call, &mut self.records);
         let due = seat.call.poll_timeout();
         if due != seat.due {
             if let Some(former) = std::mem::replace(&mut seat.due, due) {
@@ -195,17 +199,20 @@ impl Worker {
             self.due.extend(due.map(|due| (due, key)));
         }
         if ended {
-            self.forget(key);
+            self.forget(now, key);
         }
     }
 
-    fn forget(&mut self, key: CallKey) {
+    fn forget(&mut self, now: Instant, key: CallKey) {
         let Some(mut seat) = self.calls.remove(&key) else { return };
         seat.call.abandon();
-        while let Some(record) = seat.call.poll_record() {
-            self.records.push_back((seat.call.session(), seat.call.model(), record));
-        }
-        self.archive.keep(seat.call.records());
+        leave(&mut seat.call, &mut self.records);
+        let records = seat.call.records();
+        let (call, began) = (seat.call.name(), seat.call.began());
+        let turns = records.given_up + u64::try_from(records.turns.len()).unwrap_or(u64::MAX);
+        let over = Over::Call { lasted: now.saturating_duration_since(began), turns };
+        self.records.push_back(Left { call, began, over });
+        self.archive.keep(records);
         if let Some(due) = seat.due {
             self.due.remove(&(due, key));
         }
@@ -215,6 +222,14 @@ impl Worker {
         self.past.bad_media += stats.bad_media;
         self.past.ignored_messages += stats.ignored_messages;
         self.past.dropped_events += stats.dropped_events;
+    }
+}
+
+/// Moves the records of turns that are over.
+fn leave(call: &mut Call, records: &mut VecDeque<Left>) {
+    let (name, began) = (call.name(), call.began());
+    while let Some(record) = call.poll_record() {
+        records.push_back(Left { call: name, began, over: Over::Turn(record) });
     }
 }
 

@@ -1,9 +1,9 @@
 //! The TCP port in the config: HTTPS, WebRTC over TCP, and the ICE servers that clients are told of.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use daemon::config::Secret;
 use daemon::{Problem, Problems};
 use serde::Deserialize;
 
@@ -93,42 +93,6 @@ pub struct IceServer {
 
 fn lifetime() -> u32 {
     43_200
-}
-
-/// Text that no log shows.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    /// From its text.
-    #[must_use]
-    pub fn new(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-
-    /// The text, from the environment where it says so.
-    ///
-    /// # Errors
-    /// The name of the variable that is not set.
-    pub fn reveal(&self) -> Result<String, String> {
-        match self.0.strip_prefix("env:") {
-            Some(name) => std::env::var(name).map_err(|_| name.to_owned()),
-            None => Ok(self.0.clone()),
-        }
-    }
-
-    /// Whether there is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "\"\"" } else { "\"...\"" })
-    }
 }
 
 impl Config {

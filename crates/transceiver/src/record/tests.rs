@@ -89,7 +89,7 @@ fn decided(at_ms: u64, kind: DecisionKind) -> Decided {
 }
 
 /// What [`Told::answered`] is when it was played to its end at 3600 ms.
-fn answered() -> TurnRecord {
+pub(super) fn answered() -> TurnRecord {
     TurnRecord {
         turn: Some(TurnId(1)),
         response: Some(ONE),

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
 use voice::TurnTiming;
 
-use super::Worker;
+use super::{Left, Worker};
 use crate::call::CallConfig;
-use crate::record::ExportedTurn;
 use crate::record::desk::{self, Ask, Mailbox};
+use crate::record::otlp::Spans;
+use crate::record::{ExportedTurn, Over, Told};
 use crate::ring::{CONTROL, Control, FromWorker, MEDIA, Media, OUTPUTS, ToWorker, WorkerCounts};
 
 /// Frames and deadlines handled in one turn of the loop: 16 x (40 us decode and detection, or 3 x 300 us encode) keeps a
@@ -47,6 +48,7 @@ pub(crate) fn start(
     core: Option<usize>,
     config: CallConfig,
     outputs_ready: Arc<Notify>,
+    spans: Option<Spans>,
 ) -> std::io::Result<Handle> {
     let (media_in, media) = rtrb::RingBuffer::new(MEDIA);
     let (control_in, control) = rtrb::RingBuffer::new(CONTROL);
@@ -60,6 +62,7 @@ pub(crate) fn start(
         outputs,
         outputs_ready,
         mailbox,
+        spans,
         counts: Arc::clone(&counts),
         publish_at: Instant::now(),
         stopping: false,
@@ -83,6 +86,8 @@ struct Shell {
     outputs: rtrb::Producer<FromWorker>,
     outputs_ready: Arc<Notify>,
     mailbox: Mailbox,
+    /// Where records go, beside the log.
+    spans: Option<Spans>,
     counts: Arc<WorkerCounts>,
     publish_at: Instant,
     stopping: bool,
@@ -160,8 +165,8 @@ impl Shell {
         for timing in std::iter::from_fn(|| self.worker.poll_timing()) {
             measure(&timing);
         }
-        for (session, model, record) in std::iter::from_fn(|| self.worker.poll_record()) {
-            log(&ExportedTurn::of(session, model.name(), &record));
+        while let Some(left) = self.worker.poll_record() {
+            self.tell(left);
         }
         let mut any = false;
         let mut room = true;
@@ -175,6 +180,17 @@ impl Shell {
             self.outputs_ready.notify_one();
         }
         room
+    }
+
+    fn tell(&self, Left { call, began, over }: Left) {
+        if let Over::Turn(record) = &over {
+            log(&ExportedTurn::of(call.session, call.model, record));
+        }
+        if let Some(spans) = &self.spans {
+            let now = SystemTime::now();
+            let began = now.checked_sub(began.elapsed()).unwrap_or(now);
+            spans.tell(Told { call, began, over });
+        }
     }
 
     fn publish(&self) {
