@@ -228,8 +228,12 @@ async fn a_stop_is_told_refuses_calls_and_closes_those_that_stay() {
     transceiver.stop(Duration::from_millis(1500));
     assert_eq!(granted(&mut mine, |grant| grant.draining).await.seats, 1);
     assert_eq!(open(&link, 2, 1, "parrot").await, Err((tonic::Code::Unavailable, "draining".to_owned())));
-    let message = rx.recv().await.unwrap().unwrap();
-    let Some(transceiver_message::Kind::Close(close)) = message.kind else { panic!("{message:?}") };
+    let mut next = async || rx.recv().await.unwrap().unwrap().kind.unwrap();
+    let first = next().await;
+    let transceiver_message::Kind::Reflex(settings) = first else { panic!("{first:?}") };
+    assert!(!settings.enabled, "as its config has it");
+    let last = next().await;
+    let transceiver_message::Kind::Close(close) = last else { panic!("{last:?}") };
     assert_eq!(close.reason, "transceiver stopping");
     tokio::time::timeout(Duration::from_secs(10), transceiver.ended()).await.unwrap();
     link.closed().await;

@@ -65,6 +65,8 @@ pub struct Conversation {
     outgoing: Outgoing,
     ways: Ways,
     out: VecDeque<Output>,
+    /// As the edge was told.
+    reflex_muted: bool,
     turn: Option<Turn>,
     last_turn: u64,
     /// Media time up to which audio went to the backend.
@@ -121,7 +123,8 @@ impl Conversation {
         let mut ear = Ear::new(config.backend_rate, config.enhance).expect("bounded decoder settings");
         ear.set_padding(padding_ms(&config.turn));
         ear.set_longest_doubt(config.interruption.longest_ms());
-        let reflex = config.interruption.reflex.then_some(Output::Reflex { enabled: true, muted: false });
+        // Said in any case: until then the edge's reflex is off.
+        let reflex = Output::Reflex { enabled: config.interruption.reflex, muted: false };
         Self {
             now,
             repair: Repair::new(config.repair),
@@ -132,7 +135,8 @@ impl Conversation {
             judging: Judging::default(),
             outgoing: Outgoing::new(&config).expect("bounded encoder settings"),
             ways: Ways::default(),
-            out: reflex.into_iter().collect(),
+            out: VecDeque::from([reflex]),
+            reflex_muted: false,
             turn: None,
             last_turn: 0,
             given: 0,
@@ -485,7 +489,7 @@ impl Conversation {
         }
     }
 
-    /// Our own reply is heard back, or not any more. The edge cannot tell and must not pause by itself meanwhile.
+    /// Our own reply is heard back, or not any more.
     fn suspect(&mut self, now: Instant) {
         let Some(suspicion) = self.outgoing.echo.poll() else { return };
         let action = match suspicion {
@@ -496,8 +500,14 @@ impl Conversation {
             }
         };
         self.act_if(now, action);
-        if self.config.interruption.reflex {
-            self.out.push_back(Output::Reflex { enabled: true, muted: suspicion == Suspicion::Begins });
+    }
+
+    /// The edge knows neither echo nor words: it must not pause by itself while either matters.
+    fn mute_reflex(&mut self) {
+        let muted = self.outgoing.echo.is_suspected() || self.turns.is_wary();
+        if self.config.interruption.reflex && muted != self.reflex_muted {
+            self.reflex_muted = muted;
+            self.out.push_back(Output::Reflex { enabled: true, muted });
         }
     }
 
@@ -843,6 +853,7 @@ impl Conversation {
         };
         let action = self.turns.set_reply(now, reply, profile);
         self.act_if(now, action);
+        self.mute_reflex();
     }
 }
 

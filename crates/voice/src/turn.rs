@@ -253,6 +253,11 @@ impl Turns {
         self.reply != Reply::None && self.vad.as_ref().is_some_and(|vad| vad.interrupt_response)
     }
 
+    /// A reply was paused for nothing not long ago.
+    pub(crate) fn is_wary(&self) -> bool {
+        self.media_end < self.wary_until
+    }
+
     /// Media time from which audio must be kept, for a turn that may begin in the past.
     pub(crate) fn keep_from(&self) -> Option<u64> {
         match (self.user, self.aftermath) {
@@ -398,9 +403,13 @@ impl Turns {
         }
         self.paused = true;
         let (held, holds) = (Some(self.media_end), self.wants_timbre() && self.rules().holds());
+        let wary = self.is_wary();
+        let worth = |evidence: Evidence| !wary || evidence.wordlike >= WARY_FRAMES;
         match &mut self.user {
-            User::Tentative(doubt) if holds && !doubt.let_go => doubt.held = doubt.held.or(held),
-            User::Quiet if holds => {
+            User::Tentative(doubt) if holds && !doubt.let_go && worth(doubt.evidence) => {
+                doubt.held = doubt.held.or(held);
+            }
+            User::Quiet if holds && worth(Evidence::default()) => {
                 self.note(DecisionKind::Onset, InterruptSource::Reflex);
                 self.user = User::Tentative(Doubt {
                     onset: self.media_end,
@@ -596,7 +605,7 @@ impl Turns {
     /// Holds the reply for a doubt that is worth it, and lets it go when it is not any more.
     fn hold_or_let_go(&mut self, end: u64, echo: Own) -> Option<Action> {
         let rules = self.rules();
-        let wary = self.media_end < self.wary_until && self.reply == Reply::Audible;
+        let wary = self.is_wary() && self.reply == Reply::Audible;
         let User::Tentative(doubt) = &mut self.user else { return None };
         match doubt.held {
             None => {

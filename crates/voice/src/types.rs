@@ -528,11 +528,11 @@ pub enum Output {
         /// again counts nowhere.
         from: Option<u64>,
     },
-    /// To the edge: whether it may pause by itself when the user's level rises.
+    /// To the edge: whether it may pause by itself when the user's level rises. The first output; until then it may not.
     Reflex {
         /// At all.
         enabled: bool,
-        /// Not now: echo is suspected.
+        /// Not now: echo is suspected, or a pause was for nothing within the last minute.
         muted: bool,
     },
     /// To the edge: sound beside the conversation, played once and only while no utterance plays.

@@ -4,14 +4,20 @@
 
 mod common;
 
+use std::time::Instant;
+
 use common::{Bench, speech};
 use voice::{
-    BackendOutput, Config, DecisionKind, InterruptSource, InterruptionConfig, InterruptionProfile, Output, Playout,
-    Profile, State, TurnVerdict, Utterance,
+    BackendOutput, Config, Conversation, DecisionKind, InterruptSource, InterruptionConfig, InterruptionProfile,
+    Output, Playout, Profile, State, TurnVerdict, Utterance,
 };
 
 fn pause(output: &Output) -> bool {
     matches!(output, Output::Pause)
+}
+
+fn resume(output: &Output) -> bool {
+    matches!(output, Output::Resume { .. })
 }
 
 fn flush(output: &Output) -> bool {
@@ -239,15 +245,52 @@ fn reflex(bench: &mut Bench) {
     bench.drain();
 }
 
+/// What the edge was told of its reflex: enabled, muted.
+fn settings(bench: &Bench) -> Vec<(bool, bool)> {
+    let settings = bench.log.iter().filter_map(|(_, output)| match output {
+        Output::Reflex { enabled, muted } => Some((*enabled, *muted)),
+        _ => None,
+    });
+    settings.collect()
+}
+
 #[test]
-fn a_reflex_without_a_voice_is_taken_back_and_one_with_a_voice_is_cut() {
-    let mut bench = Bench::in_a_reply(Config::default(), 6000);
+fn the_edge_is_told_at_once_whether_it_may_hold_a_reply_by_itself() {
+    for reflex in [false, true] {
+        let mut conversation = Conversation::new(Instant::now(), with(|config| config.reflex = reflex));
+        assert_eq!(conversation.poll_output(), Some(Output::Reflex { enabled: reflex, muted: false }));
+        assert_eq!(conversation.poll_output(), None);
+    }
+}
+
+#[test]
+fn after_a_pause_for_nothing_the_reflex_is_muted_for_a_minute() {
+    let mut bench = Bench::in_a_reply(with(|config| config.reflex = true), 50_000);
     reflex(&mut bench);
     assert_eq!(bench.conversation.state(), State::Interrupting);
     bench.run_ms(400);
-    let resumed = bench.count(|output| matches!(output, Output::Resume { .. }));
-    assert_eq!((bench.count(pause), resumed, bench.count(flush)), (1, 1, 0));
-    bench.log.clear();
+    assert_eq!((bench.count(pause), bench.count(resume), bench.count(flush)), (1, 1, 0));
+    assert_eq!(settings(&bench), [(true, true)]);
+    bench.run_ms(59_000);
+    assert_eq!(settings(&bench), [(true, true)]);
+    bench.run_ms(1100);
+    assert_eq!(settings(&bench), [(true, true), (true, false)]);
+}
+
+#[test]
+fn a_reflex_that_was_on_its_way_when_it_was_muted_is_taken_back_at_once() {
+    let mut bench = Bench::in_a_reply(with(|config| config.reflex = true), 6000);
+    reflex(&mut bench);
+    bench.run_ms(400);
+    let reflex = Playout::Reflex { utterance: Utterance(1), sent: 9600 };
+    bench.conversation.handle_playout(bench.now, reflex);
+    let out: Vec<Output> = std::iter::from_fn(|| bench.conversation.poll_output()).collect();
+    assert!(out.contains(&Output::Resume { from: None }) && !out.contains(&Output::Pause), "{out:?}");
+}
+
+#[test]
+fn a_reflex_with_a_voice_is_cut() {
+    let mut bench = Bench::in_a_reply(Config::default(), 6000);
     reflex(&mut bench);
     bench.say(&speech::speech(1000, 62));
     bench.run_ms(500);

@@ -8,12 +8,15 @@ use link::ids::{Epoch, SessionId, Slot, TransceiverId};
 use link::proto::{EdgeMessage, OpenRequest, ReleaseRequest};
 use transceiver::call::{Call, CallConfig, CallOutput};
 
+use crate::plan::NodePlan;
+
 /// A call on the link to one worker.
 pub(crate) type Key = (usize, Slot);
 
 /// One transceiver.
 pub struct Node {
     pub(crate) id: TransceiverId,
+    config: CallConfig,
     seats: usize,
     refusing: bool,
     /// Slots are never used twice, so none needs to rest.
@@ -31,8 +34,12 @@ pub(crate) struct Seat {
 }
 
 impl Node {
-    pub(crate) fn new(id: TransceiverId, seats: usize, refusing: bool) -> Self {
-        Self { id, seats, refusing, next_slot: 1, calls: BTreeMap::new(), strays: 0 }
+    pub(crate) fn new(plan: &NodePlan, reflex: bool) -> Self {
+        let NodePlan { id, seats, refusing } = *plan;
+        let mut config = CallConfig::default();
+        config.voice.interruption.reflex = reflex;
+        let id = TransceiverId(id);
+        Self { id, config, seats, refusing, next_slot: 1, calls: BTreeMap::new(), strays: 0 }
     }
 
     /// In the log.
@@ -69,7 +76,7 @@ impl Node {
         self.calls.retain(|_, seat| seat.session != session);
         let slot = Slot(self.next_slot);
         self.next_slot += 1;
-        let call = Call::new(now, CallConfig::default(), request, slot, seed);
+        let call = Call::new(now, self.config.clone(), request, slot, seed);
         self.calls.insert((worker, slot), Seat { call, session, epoch, ended: false });
         Ok(slot)
     }

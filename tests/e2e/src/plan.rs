@@ -55,8 +55,10 @@ pub struct Plan {
     pub access: Access,
     /// From the edge to transceivers and back.
     pub link: Link,
-    /// The edge may hold playout by itself.
-    pub reflex: bool,
+    /// The edge may hold playout by itself, as far as it has a say.
+    pub edge_reflex: bool,
+    /// The same of the transceivers.
+    pub transceiver_reflex: bool,
 }
 
 impl Default for Plan {
@@ -68,7 +70,8 @@ impl Default for Plan {
             nodes: vec![NodePlan { id: 1, seats: 100, refusing: false }],
             access: Access { delay: Duration::from_millis(10), ..Access::default() },
             link: Link { delay: Duration::from_millis(5), ..Link::default() },
-            reflex: false,
+            edge_reflex: false,
+            transceiver_reflex: false,
         }
     }
 }

@@ -150,14 +150,14 @@ impl World {
                 edge: edge.edge,
                 session: rtc::Config::default(),
                 limits: Limits::default(),
-                reflex: plan.reflex,
+                reflex: plan.edge_reflex,
             };
             let (directory, keys) = (Arc::clone(&edge.directory), edge.keys.current());
             let seed = sim.random(label::WORKERS + u64::from(index)).seed();
             Worker::new(now, config, directory, keys, seed)
         };
         let workers: Vec<Worker> = (0..plan.workers).map(worker).collect();
-        let node = |node: &NodePlan| Node::new(TransceiverId(node.id), node.seats, node.refusing);
+        let node = |node: &NodePlan| Node::new(node, plan.transceiver_reflex);
         let nodes: Vec<Node> = plan.nodes.iter().map(node).collect();
         let mut links = Vec::new();
         let mut ends = BTreeMap::new();

@@ -10,7 +10,6 @@ use e2e::{Access, Heard, Link, Plan, World, speech};
 use scenes::FRAME;
 
 const ACCESS: Duration = Duration::from_millis(10);
-const COUGHS: u32 = 5;
 
 /// One sound of the user's over a reply.
 struct Onset {
@@ -22,19 +21,21 @@ struct Onset {
 
 fn plan(seed: u64, link: Duration, reflex: bool) -> Plan {
     let access = Access { delay: ACCESS, ..Access::default() };
-    Plan { seed, access, link: Link { delay: link, ..Link::default() }, reflex, ..Plan::default() }
+    let link = Link { delay: link, ..Link::default() };
+    Plan { seed, access, link, edge_reflex: reflex, transceiver_reflex: reflex, ..Plan::default() }
 }
 
-/// A reply of 7 s over which the user coughs so often, each time 100 ms, at another place of the pacer's grid.
-fn reply(plan: Plan, coughs: u32) -> (World, usize, Vec<Duration>) {
+/// A reply so long over which the user coughs so often, each time 100 ms, at another place of the pacer's grid.
+fn reply(plan: Plan, ms: usize, coughs: u32) -> (World, usize, Vec<Duration>) {
+    let grid = plan.seed % 20;
     let mut world = World::new(plan);
     let client = world.connect("parrot");
     world.run(Duration::from_millis(500));
-    world.say(client, &speech(7000, 1));
+    world.say(client, &speech(ms, 1));
     world.until("the reply begins", Duration::from_secs(12), |world| {
         world.client(client).events_named("output_audio_buffer.started").next().is_some()
     });
-    world.run(Duration::from_millis(500));
+    world.run(Duration::from_millis(500 + grid));
     let mut began = Vec::new();
     for cough in 0..coughs {
         began.push(world.elapsed());
@@ -75,10 +76,12 @@ fn p95(mut times: Vec<Duration>) -> Duration {
 
 /// Plays so many replies; all onsets, and that each reply was heard whole, once, in order.
 fn measured(seeds: std::ops::RangeInclusive<u64>, link: Duration, reflex: bool) -> (Duration, Duration) {
+    // Behind the first of them the reflex is muted.
+    let (ms, coughs) = if reflex { (2000, 1) } else { (7000, 5) };
     let (mut silence, mut again) = (Vec::new(), Vec::new());
     for seed in seeds.clone() {
-        let (world, client, began) = reply(plan(seed, link, reflex), COUGHS);
-        let (quiet, listener, _) = reply(plan(seed, link, reflex), 0);
+        let (world, client, began) = reply(plan(seed, link, reflex), ms, coughs);
+        let (quiet, listener, _) = reply(plan(seed, link, reflex), ms, 0);
         assert!(payloads(&world, client) == payloads(&quiet, listener), "not the same reply; {}", world.context());
         for onset in onsets(&world, client, &began) {
             silence.push(onset.silence);
@@ -104,9 +107,22 @@ fn silence_leaves_60_ms_and_a_link_round_trip_after_the_users_sound() {
 #[test]
 fn the_reflex_leaves_silence_60_ms_after_the_users_sound_however_far_the_transceiver_is() {
     let link = Duration::from_millis(60);
-    let (silence, again) = measured(11..=13, link, true);
+    let (silence, again) = measured(11..=20, link, true);
     assert!(silence <= Duration::from_millis(60), "{silence:?}");
     assert!(again <= Duration::from_millis(250) + 2 * link, "{again:?}");
+}
+
+#[test]
+fn the_reflex_holds_only_where_edge_and_transceiver_both_want_it_and_once_a_minute() {
+    for (edge_reflex, transceiver_reflex) in [(false, false), (true, false), (false, true), (true, true)] {
+        let plan = Plan { edge_reflex, transceiver_reflex, ..plan(31, Duration::from_millis(60), false) };
+        let (world, client, began) = reply(plan, 7000, 5);
+        let held = world.worker(0).stats().reflex_held;
+        let context = world.context();
+        assert_eq!(held, u64::from(edge_reflex && transceiver_reflex), "{edge_reflex} {transceiver_reflex}; {context}");
+        let first = onsets(&world, client, &began[..1]).remove(0).silence;
+        assert_eq!(first <= Duration::from_millis(60), held == 1, "{first:?}; {context}");
+    }
 }
 
 /// 60 ms of hiss: loud, and no speech.

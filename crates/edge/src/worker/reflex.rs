@@ -4,8 +4,8 @@
 //! A level 12 dB over the tracked floor in 2 of 3 frames holds playout; the transceiver, which has heard the same frames by
 //! then, confirms with Pause or Flush, or says Resume.
 //!
-//! Off unless the edge's config allows it. The transceiver can turn it off for a call, and mutes it while it suspects echo:
-//! the veto needs PCM.
+//! Off unless the edge's config allows it and the transceiver has turned it on for the call. The transceiver mutes it while it
+//! suspects echo (the veto needs PCM), and for a minute after a pause that was for nothing.
 //!
 //! # Invariant
 //!
@@ -45,7 +45,9 @@ pub(crate) struct Reflex {
     floor: Option<i32>,
     /// One bit per frame that was loud, the newest lowest.
     loud: u8,
-    /// Playout is held by us until then.
+    /// Playout is held by us, as far as we know for nothing.
+    ours: bool,
+    /// Until then somebody has to say what becomes of that.
     held_until: Option<Instant>,
     rests_until: Option<Instant>,
 }
@@ -53,7 +55,16 @@ pub(crate) struct Reflex {
 impl Reflex {
     /// `allowed` by the edge's config.
     pub(crate) fn new(allowed: bool) -> Self {
-        Self { allowed, enabled: true, muted: false, floor: None, loud: 0, held_until: None, rests_until: None }
+        Self {
+            allowed,
+            enabled: false,
+            muted: false,
+            floor: None,
+            loud: 0,
+            ours: false,
+            held_until: None,
+            rests_until: None,
+        }
     }
 
     /// What the transceiver wants.
@@ -75,18 +86,26 @@ impl Reflex {
         if !(may && plays && self.loud & 1 == 1 && self.loud.count_ones() >= 2) {
             return false;
         }
+        self.ours = true;
         self.held_until = Some(now + ANSWER_WITHIN);
         true
     }
 
-    /// The transceiver holds playout itself now, or dropped it.
+    /// The transceiver holds playout itself now, which may yet be taken back.
     pub(crate) fn confirmed(&mut self) {
+        self.held_until = None;
+    }
+
+    /// What played is dropped: it was an interruption.
+    pub(crate) fn flushed(&mut self) {
+        self.ours = false;
         self.held_until = None;
     }
 
     /// Playout goes on: what made it hold was no interruption.
     pub(crate) fn ended(&mut self, now: Instant) {
-        if self.held_until.take().is_some() {
+        self.held_until = None;
+        if std::mem::take(&mut self.ours) {
             self.rests_until = Some(now + REST);
         }
     }
@@ -118,7 +137,9 @@ mod tests {
 
     impl Rig {
         fn new(allowed: bool) -> Self {
-            Self { now: Instant::now(), reflex: Reflex::new(allowed) }
+            let mut reflex = Reflex::new(allowed);
+            reflex.set(true, false);
+            Self { now: Instant::now(), reflex }
         }
 
         /// Which of `levels` made playout hold.
@@ -151,6 +172,8 @@ mod tests {
     fn it_is_off_unless_allowed_enabled_and_not_muted() {
         let speech = [60, 60, 20, 20, 20];
         assert_eq!(Rig::new(false).hear(&speech), None);
+        let mut untold = Rig { reflex: Reflex::new(true), ..Rig::new(true) };
+        assert_eq!(untold.hear(&speech), None, "the transceiver has said nothing yet");
         for (enabled, muted, held) in [(false, false, None), (true, true, None), (true, false, Some(3))] {
             let mut rig = Rig::new(true);
             rig.reflex.set(enabled, muted);
@@ -200,5 +223,33 @@ mod tests {
         assert_eq!(rig.hear(&[60, 60, 20, 20]), None, "it rests");
         rig.now += REST;
         assert_eq!(rig.hear(&[60, 60, 20, 20]), Some(3));
+    }
+    #[test]
+    fn a_hold_that_was_confirmed_and_taken_back_is_followed_by_a_rest() {
+        let mut rig = Rig::new(true);
+        assert_eq!(rig.hear(&[60, 60, 20, 20]), Some(3));
+        rig.reflex.confirmed();
+        assert_eq!(rig.reflex.poll_timeout(), None, "the transceiver ends it");
+        rig.now += ANSWER_WITHIN;
+        rig.reflex.ended(rig.now);
+        let rested = rig.now + REST;
+        while rig.now + 8 * FRAME < rested {
+            assert_eq!(rig.hear(&[60, 60, 20, 20]), None, "it rests");
+        }
+        rig.now = rested;
+        assert_eq!(rig.hear(&[60, 60, 20, 20]), Some(3));
+    }
+
+    #[test]
+    fn a_hold_that_became_a_cut_and_a_pause_of_the_transceivers_own_are_followed_by_none() {
+        let mut rig = Rig::new(true);
+        assert_eq!(rig.hear(&[60, 60, 20, 20]), Some(3));
+        rig.reflex.confirmed();
+        rig.reflex.flushed();
+        // The next reply is paused, and taken up again.
+        rig.reflex.confirmed();
+        rig.reflex.ended(rig.now);
+        rig.hear(&[60; 50]);
+        assert_eq!(rig.hear(&[20, 20]), Some(1));
     }
 }

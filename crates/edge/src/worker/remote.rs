@@ -214,7 +214,7 @@ impl Remote {
 
     /// Playout of everything up to an utterance is dropped.
     pub(crate) fn flush(&mut self, now: Instant, up_to: u32) {
-        self.reflex.confirmed();
+        self.reflex.flushed();
         self.playout.flush(now, up_to);
     }
 

@@ -71,7 +71,7 @@ fn a_closed_client_ends_the_call_and_leaves_nothing() {
     open(&mut worker, now, KEY, "parrot");
     let message = EdgeMessage { kind: Some(edge_message::Kind::Closed(Closed { reason: "gone".to_owned() })) };
     worker.handle_control(now, Control::Message { key: KEY, message });
-    assert_eq!(outputs(&mut worker), [CallOutput::Ended]);
+    assert_eq!(outputs(&mut worker).last(), Some(&CallOutput::Ended));
     assert_eq!(worker.totals().calls, 0);
     assert_eq!(worker.poll_timeout(), None);
 }
@@ -96,7 +96,7 @@ fn deadlines_run_out_without_a_spin() {
         kind: Some(edge_message::Kind::ChannelOpened(ChannelOpened { channel: 1, label: "oai-events".to_owned() })),
     };
     worker.handle_control(now, Control::Message { key: KEY, message });
-    assert_eq!(outputs(&mut worker).len(), 1, "session.created");
+    assert_eq!(outputs(&mut worker).len(), 2, "what the reflex may do, and session.created");
     let mut rounds = 0;
     while let Some(due) = worker.poll_timeout().filter(|_| rounds < 1000) {
         now = due.max(now);

@@ -277,6 +277,7 @@ impl Bench {
                     self.playing.take_if(|playing| playing.utterance <= flush.up_to);
                     self.effect(Effect::Flushed, flush.up_to, sent);
                 }
+                transceiver_message::Kind::Reflex(settings) => assert!(!settings.enabled, "{settings:?}"),
                 other => panic!("{other:?}"),
             },
             other => panic!("{other:?}"),
