@@ -285,8 +285,10 @@ impl Driver {
         self.failures.pop()
     }
 
-    /// Ends calls until `count` are left.
+    /// Ends calls until no more than `count` are left, all of them up. A call's place is its address, so those behind a lost one
+    /// go too: `connect` begins them anew.
     pub(crate) async fn shrink(&mut self, count: usize) -> anyhow::Result<()> {
+        let count = self.flows.iter().position(Option::is_none).map_or(count, |lost| count.min(lost));
         if self.flows.len() > count {
             (count..self.flows.len()).for_each(|index| self.end(index));
             self.flows.truncate(count);

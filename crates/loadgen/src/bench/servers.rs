@@ -52,6 +52,8 @@ impl Edge {
             format!("media_bind=\"{ANY}\""),
             "workers=1".to_owned(),
             format!("echo_seats={seats}"),
+            // All offers come from one address.
+            format!("limits.unclaimed_calls_per_source={seats}"),
             format!("state_dir=\"{}\"", scratch.0.display()),
             format!("transceivers=[{}]", listed.join(", ")),
             "log.level=\"warn\"".to_owned(),

@@ -46,6 +46,8 @@ pub struct Sweep {
     pub sessions: usize,
     /// Whether the generator rather than the edge ended it.
     pub generator_limited: bool,
+    /// Why it ended before it had found its number: that many calls could not be set up, or a server was gone.
+    pub ended: Option<String>,
     /// In the order of calls.
     pub points: Vec<Point>,
     /// What it ran on.
@@ -55,7 +57,7 @@ pub struct Sweep {
 /// Doubles the calls from `options.sessions` up to `most` until they are not frame-stable, then looks between.
 ///
 /// # Errors
-/// A server did not start, or a call could not be set up.
+/// A server did not start, or the first calls could not be set up. Later such a step ends the sweep with what it has.
 pub async fn sweep(options: &Options, most: usize, through_link: bool) -> anyhow::Result<Sweep> {
     let placement = Placement::of_this_machine(options.real_time);
     let machine = Machine::here(&placement);
@@ -74,7 +76,7 @@ pub async fn sweep(options: &Options, most: usize, through_link: bool) -> anyhow
     placement.become_generator();
     let mut driver = Driver::new(options.network)?;
     driver.dial_to(&edge.url());
-    let points = search(options, most, &mut driver, async |driver, calls| {
+    let climb = search(options, most, &mut driver, async |driver, calls| {
         let what = format!("{calls} calls");
         let (window, [before, after]) = measure(driver, options.duration, &what, || cpu_seconds(&[edge.pid()])).await?;
         let cpu_seconds = after - before;
@@ -91,7 +93,14 @@ pub async fn sweep(options: &Options, most: usize, through_link: bool) -> anyhow
         })
     })
     .await?;
-    Ok(Sweep::of(bench, points, machine))
+    Ok(Sweep::of(bench, climb, machine))
+}
+
+/// The steps of a sweep.
+pub(crate) struct Climb {
+    points: Vec<Point>,
+    /// Why there is no further one, though one was due.
+    ended: Option<String>,
 }
 
 /// Doubles the calls from `options.sessions` up to `most` until they are not frame-stable, then looks between; ends all of them.
@@ -100,21 +109,25 @@ pub(crate) async fn search(
     most: usize,
     driver: &mut Driver,
     mut look: impl AsyncFnMut(&mut Driver, usize) -> anyhow::Result<Point>,
-) -> anyhow::Result<Vec<Point>> {
-    let mut points = Vec::new();
+) -> anyhow::Result<Climb> {
+    let mut climb = Climb { points: Vec::new(), ended: None };
     let (mut good, mut bad): (usize, Option<usize>) = (0, None);
     let mut next = options.sessions.min(most);
     while next > 0 {
-        driver.shrink(next).await?;
-        driver.connect(next, options.at_once, &mut |up| say(format_args!("{up} of {next} calls are up"))).await?;
-        driver.settle(Duration::from_secs(1)).await?;
-        let point = look(driver, next).await?;
+        let point = match step(options, driver, next, &mut look).await {
+            Ok(point) => point,
+            Err(error) if climb.points.is_empty() => return Err(error),
+            Err(error) => {
+                climb.ended = Some(format!("{next} calls did not come about: {error:#}"));
+                break;
+            }
+        };
         if point.frame_stable {
             good = good.max(next);
         } else {
             bad = Some(bad.unwrap_or(next).min(next));
         }
-        points.push(point);
+        climb.points.push(point);
         next = match bad {
             None if next == most => break,
             None => (2 * next).min(most),
@@ -122,17 +135,31 @@ pub(crate) async fn search(
             Some(bad) => good.midpoint(bad),
         };
     }
-    driver.hang_up().await?;
+    // The servers end with the sweep; what was measured stays.
+    let _ = driver.hang_up().await;
     done();
-    Ok(points)
+    Ok(climb)
+}
+
+async fn step(
+    options: &Options,
+    driver: &mut Driver,
+    calls: usize,
+    look: &mut impl AsyncFnMut(&mut Driver, usize) -> anyhow::Result<Point>,
+) -> anyhow::Result<Point> {
+    driver.shrink(calls).await?;
+    driver.connect(calls, options.at_once, &mut |up| say(format_args!("{up} of {calls} calls are up"))).await?;
+    driver.settle(Duration::from_secs(1)).await?;
+    look(driver, calls).await
 }
 
 impl Sweep {
-    pub(crate) fn of(bench: &'static str, mut points: Vec<Point>, machine: Machine) -> Self {
+    pub(crate) fn of(bench: &'static str, climb: Climb, machine: Machine) -> Self {
+        let Climb { mut points, ended } = climb;
         points.sort_by_key(|point| point.sessions);
         let sessions = points.iter().filter(|point| point.frame_stable).map(|point| point.sessions).max().unwrap_or(0);
         let generator_limited = points.iter().any(|point| !point.frame_stable && point.generator_limited);
-        Self { bench, sessions, generator_limited, points, machine }
+        Self { bench, sessions, generator_limited, ended, points, machine }
     }
 
     /// Whose CPU it is.
@@ -164,6 +191,9 @@ impl fmt::Display for Sweep {
                 if p.frame_stable { "" } else { "  not stable" },
                 if p.generator_limited { "  (generator late)" } else { "" },
             )?;
+        }
+        if let Some(reason) = &self.ended {
+            row(f, "\nended early", reason)?;
         }
         if self.generator_limited {
             row(

@@ -185,14 +185,14 @@ pub async fn voice(options: &Options, talk: Talk) -> anyhow::Result<VoiceReport>
 /// More and more calls until frames are late or missing.
 ///
 /// # Errors
-/// Those of [`voice()`].
+/// Those of [`super::sweep()`].
 pub async fn sweep_voice(options: &Options, talk: Talk, most: usize) -> anyhow::Result<Sweep> {
     let placement = Placement::of_this_machine(options.real_time);
     let machine = Machine::here(&placement);
     let rig = Rig::start(&placement, options, talk, most)?;
     placement.become_generator();
     let mut driver = rig.driver(options, talk)?;
-    let points = search(options, most, &mut driver, async |driver, calls| {
+    let climb = search(options, most, &mut driver, async |driver, calls| {
         driver.settle(PUBLISHED).await?;
         let look = rig.look(driver, options.duration, &format!("{calls} calls")).await?;
         Ok(Point {
@@ -207,7 +207,7 @@ pub async fn sweep_voice(options: &Options, talk: Talk, most: usize) -> anyhow::
         })
     })
     .await?;
-    Ok(Sweep::of("voice", points, machine))
+    Ok(Sweep::of("voice", climb, machine))
 }
 
 /// The servers of a run. The scratch directory outlives them.
