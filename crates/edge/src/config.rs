@@ -118,7 +118,8 @@ pub struct Limits {
     pub datagrams_per_worker: u32,
     /// Requests for calls from one IPv4 address or IPv6 /64. Defaults to 2000.
     pub calls_per_source: u32,
-    /// Answered calls of one IPv4 address or IPv6 /64 that no check has reached. Defaults to 2000.
+    /// Answered calls of one IPv4 address or IPv6 /64 that no check has reached. Each holds a seat for up to `setup_timeout_ms`,
+    /// so this stays below the seats of one transceiver. Defaults to 50, half of a transceiver's default seats.
     pub unclaimed_calls_per_source: u32,
     /// Media connections over TCP, held at once. Defaults to 4096.
     pub tcp_connections: u32,
@@ -132,7 +133,7 @@ impl Default for Limits {
             datagrams_per_source: 5000,
             datagrams_per_worker: 50_000,
             calls_per_source: 2000,
-            unclaimed_calls_per_source: 2000,
+            unclaimed_calls_per_source: 50,
             tcp_connections: 4096,
             tcp_connections_per_source: 256,
         }

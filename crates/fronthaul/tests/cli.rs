@@ -79,6 +79,14 @@ fn check_accepts_the_defaults_and_refuses_what_a_start_would_refuse() {
 }
 
 #[test]
+fn one_address_cannot_hold_the_default_seats_of_anybody_with_calls_that_it_never_connects() {
+    let edge = edge::Config::default();
+    let share = edge.limits.unclaimed_calls_per_source;
+    let seats = [edge.echo_seats, transceiver::Config::default().seats];
+    assert!(seats.iter().all(|seats| 2 * share <= *seats), "{share} of {seats:?}");
+}
+
+#[test]
 fn up_names_every_port_that_is_taken_and_who_has_it() {
     let http = TcpListener::bind("127.0.0.1:0").unwrap();
     let link = UdpSocket::bind("127.0.0.1:0").unwrap();

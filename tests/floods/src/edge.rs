@@ -60,6 +60,8 @@ impl Edge {
             ("state_dir", format!("\"{}\"", scratch.display())),
             ("default_model", "\"echo\"".to_owned()),
             ("echo_seats", "20000".to_owned()),
+            // All offers come from one address.
+            ("limits.unclaimed_calls_per_source", "20000".to_owned()),
             ("models", "{ echo = \"echo\" }".to_owned()),
             ("transceivers", "[]".to_owned()),
         ] {
