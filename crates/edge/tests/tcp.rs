@@ -266,39 +266,42 @@ fn a_client_that_does_not_read_loses_audio_and_holds_up_nobody() {
     let payload = [0xfc; 1000];
     let deadline = Instant::now() + Duration::from_secs(20);
     let dropped = || metric(&edge, "fronthaul_edge_tcp_frames_dropped_total");
+    let mut echoes = Vec::new();
     let mut counted = 0.0;
-    while counted == 0.0 && Instant::now() < deadline {
-        for _ in 0..50 {
-            slow.client.speak(Instant::now(), &payload);
-            slow.client.tick(Instant::now());
-            while let Some((_, datagram)) = slow.client.outbox.pop_front() {
-                let _ = slow.stream.write(&framed(&datagram));
-            }
-            quick.turn();
-        }
-        drop(std::mem::take(&mut slow.client.outbox));
-        quick.converse_once();
+    while counted == 0.0 && Instant::now() + Duration::from_secs(10) < deadline {
+        echoes.push(beside(&mut slow, &mut quick, &payload));
         counted = dropped();
-        if counted == 0.0 && Instant::now() + Duration::from_secs(10) > deadline {
-            // Counted when the connection ends, at the latest.
-            slow.stream.shutdown(std::net::Shutdown::Both).unwrap();
-            eventually("frames dropped", || dropped() > 0.0);
-            counted = dropped();
-        }
     }
-    assert!(counted > 0.0, "nothing was dropped");
+    for _ in 0..3 {
+        echoes.push(beside(&mut slow, &mut quick, &payload));
+    }
+    if counted == 0.0 {
+        // Counted when the connection ends, at the latest.
+        slow.stream.shutdown(std::net::Shutdown::Both).unwrap();
+        eventually("frames dropped", || dropped() > 0.0);
+    }
+    // A worker that waits for the slow one does so each time, a busy machine now and then.
+    let quickest = echoes.iter().rev().take(3).min().unwrap();
+    assert!(*quickest < Duration::from_secs(2), "{echoes:?}");
     edge.drain();
     edge.wait().unwrap();
 }
 
-impl Caller {
-    fn converse_once(&mut self) {
-        let before = self.client.messages.len();
-        self.client.say("quick");
-        let began = Instant::now();
-        self.until("an echo beside a slow reader", |client| client.messages.len() > before);
-        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+/// The slow one sends 50 frames and reads nothing; how long the quick one then waits for the echo of a message.
+fn beside(slow: &mut Caller, quick: &mut Caller, payload: &[u8]) -> Duration {
+    for _ in 0..50 {
+        slow.client.speak(Instant::now(), payload);
+        slow.client.tick(Instant::now());
+        while let Some((_, datagram)) = slow.client.outbox.pop_front() {
+            let _ = slow.stream.write(&framed(&datagram));
+        }
+        quick.turn();
     }
+    let before = quick.client.messages.len();
+    quick.client.say("quick");
+    let began = Instant::now();
+    quick.until("an echo beside a slow reader", |client| client.messages.len() > before);
+    began.elapsed()
 }
 
 /// A binding request for `ufrag` with a MESSAGE-INTEGRITY of zeros and a right FINGERPRINT.

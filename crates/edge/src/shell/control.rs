@@ -9,6 +9,7 @@ use daemon::{Condition, Lifecycle, Metrics, Phase};
 use link::identity::NodeIdentity;
 use link::ids::TransceiverId;
 use link::quic::Endpoint;
+use metrics::counter;
 use tokio::time::sleep;
 
 use super::doors::Doors;
@@ -155,9 +156,7 @@ struct Unreached {
 impl Unreached {
     /// Warns of the first such call, and of those after it once a minute.
     fn look(&mut self, shared: &Shared, now: Instant) {
-        // A session expires one set-up timeout after it was made.
-        let patience = CHECK_PATIENCE.min(shared.setup_timeout / 2);
-        self.calls += shared.directory.unreached(now + shared.setup_timeout - patience);
+        self.calls += shared.directory.unreached(awaited_until(now, shared.setup_timeout));
         if self.calls == 0 || self.told.is_some_and(|told| now < told + UNREACHED_INTERVAL) {
             return;
         }
@@ -177,8 +176,15 @@ impl Unreached {
     }
 }
 
+/// Calls that expire until then were answered so long ago that a check should have come: a call expires one set-up timeout after
+/// its answer.
+fn awaited_until(now: Instant, setup_timeout: Duration) -> Instant {
+    now + setup_timeout - CHECK_PATIENCE.min(setup_timeout / 2)
+}
+
 /// Takes up a key set that was rotated, and lets its keys sign when their time has come.
 async fn watch_keys(mut watch: Watch, shared: Arc<Shared>) -> std::io::Result<()> {
+    counter!("fronthaul_edge_keys_refused_total").absolute(0);
     loop {
         sleep(KEYS_INTERVAL).await;
         match watch.poll(net::clock::unix_seconds()) {
@@ -190,6 +196,7 @@ async fn watch_keys(mut watch: Watch, shared: Arc<Shared>) -> std::io::Result<()
                 shared.keys.replace(keys);
             }
             Err(error) => {
+                counter!("fronthaul_edge_keys_refused_total").increment(1);
                 tracing::warn!(%error, "the keys of the PoP have changed, but not to the better; the former ones stay")
             }
         }
@@ -224,4 +231,22 @@ async fn drain(shared: &Shared, lifecycle: &Lifecycle, patience: Duration) {
         shared.directory.command_all(&Command::CloseAll { cause: CloseCause::Draining });
     }
     sleep(LAST_WORDS).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_no_check_reached_is_told_within_five_seconds_or_half_of_its_set_up() {
+        let answered = Instant::now();
+        for (setup_timeout, patience) in [(30_000, 4500), (9000, 4500), (1000, 500)]
+            .map(|(a, b)| (Duration::from_millis(a), Duration::from_millis(b)))
+        {
+            let expires = answered + setup_timeout;
+            let told_at = |at: Duration| expires <= awaited_until(answered + at, setup_timeout);
+            assert!(!told_at(patience - Duration::from_millis(1)) && told_at(patience));
+            assert!(patience + TICK <= Duration::from_secs(5));
+        }
+    }
 }
