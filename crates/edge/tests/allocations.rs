@@ -33,9 +33,10 @@ fn echoed_media_allocates_nothing() {
     }
     let costs = talk(&mut crowd, |_, _| ());
     assert_eq!((costs.media.inputs, costs.media.allocations), (MEDIA, 0), "{costs:?}");
-    // Checks, reports and their deadlines: some each second and session.
+    // Checks, reports and their deadlines: heartbeats of SCTP alone are left.
     let rest = costs.control.allocations + costs.timeouts.allocations;
-    assert!(rest * 15 <= MEDIA, "{costs:?}");
+    eprintln!("{rest} allocations beside {MEDIA} frames");
+    assert!(rest * 200 <= MEDIA, "{costs:?}");
 }
 
 /// The worker's road is the same for every profile, but for this.

@@ -42,6 +42,10 @@ use crate::{Class, Codec, Discard, Identity, Offer, Setup, classify, srtp};
 use handshake::{HOLD, Held, SPED_ROUND_TRIP};
 use media::{Kind, Media};
 
+/// Room for a report, or for the response to a check: 100 bytes each. A session keeps one such buffer, and none that grew for the
+/// sake of a handshake.
+const SMALL: usize = 128;
+
 /// Between two SSRCs of one client that its driver is told.
 const SSRC_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -102,6 +106,8 @@ pub struct Session {
     heard_ssrc: Option<(u32, Instant)>,
     closed: bool,
     transmits: VecDeque<(Path, Vec<u8>)>,
+    /// For the next report or response.
+    spare: Option<Vec<u8>>,
     events: VecDeque<Event>,
     stats: Stats,
 }
@@ -135,6 +141,7 @@ impl Session {
             heard_ssrc: None,
             closed: false,
             transmits: VecDeque::new(),
+            spare: None,
             events: VecDeque::new(),
             stats: Stats::default(),
             agreed: Box::new(setup),
@@ -190,19 +197,16 @@ impl Session {
         }
     }
 
-    /// Media that arrived before the keys did and could be opened since, oldest first. Drain after
-    /// [`Event::Connected`]; the frame borrows `buffer`.
-    pub fn poll_held<'a>(&mut self, now: Instant, buffer: &'a mut Vec<u8>) -> Option<MediaFrame<'a>> {
-        let length = loop {
-            if !self.media.take_held(now, buffer) {
-                return None;
-            }
-            match self.media.open(now, buffer, &mut self.stats) {
-                Ok(opened) if opened.kind == Kind::Media => break opened.length,
-                Ok(_) | Err(_) => {}
-            }
-        };
-        self.media.frame(buffer.get(..length)?)
+    /// What became of the next packet that arrived before the keys did, oldest first. Drain after [`Event::Connected`]; a frame
+    /// borrows `buffer`.
+    pub fn poll_held<'a>(&mut self, now: Instant, buffer: &'a mut Vec<u8>) -> Option<Input<'a>> {
+        if !self.media.take_held(now, buffer) {
+            return None;
+        }
+        Some(match self.media.open(now, buffer, &mut self.stats) {
+            Ok(opened) => opened.kind.into(),
+            Err(discard) => Input::Discarded(discard),
+        })
     }
 
     /// Does what is due.
@@ -235,8 +239,11 @@ impl Session {
         self.request(now);
         if self.report_deadline.is_some_and(|deadline| deadline <= now) {
             self.report_deadline = Some(now + self.config.report_interval);
-            if let Some(report) = self.media.write_report(now) {
+            let mut report = self.buffer();
+            if self.media.write_report(now, &mut report) {
                 self.transmit_both(now, report);
+            } else {
+                self.recycle(report);
             }
         }
     }
@@ -246,6 +253,7 @@ impl Session {
         let (path, datagram) = self.transmits.pop_front()?;
         out.clear();
         out.extend_from_slice(&datagram);
+        self.recycle(datagram);
         Some(Transmit { path })
     }
 
@@ -395,7 +403,7 @@ impl Session {
     /// RFC 8445 §7.3: a check is answered where it came from. DTLS takes what the check carries first, so that the response
     /// can carry what DTLS says to it.
     fn check(&mut self, now: Instant, path: Path, datagram: &[u8]) -> Result<(), Discard> {
-        let mut response = Vec::with_capacity(128);
+        let mut response = self.buffer();
         let (sped, dtls, active) = (&mut self.sped, &mut self.dtls, self.dtls_active);
         let (mut taken, mut flight) = (None, false);
         let own = self.handshake_path.is_none_or(|own| own == path);
@@ -410,7 +418,14 @@ impl Session {
                 dtls.withdraw(carried);
                 flight = true;
             }
-        })?;
+        });
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(discard) => {
+                self.recycle(response);
+                return Err(discard);
+            }
+        };
         self.transmits.push_back((path, response));
         let CheckOutcome::Answered { displaced, challenged } = outcome else { return Ok(()) };
         self.stats.checks_answered += 1;
@@ -468,23 +483,24 @@ impl Session {
             self.proven(now, path, admit);
         }
         self.request(now);
-        match opened.kind {
-            Kind::Media if opened.newest => self.note_ssrc(now, datagram),
-            Kind::Media => {}
-            Kind::Other => return Input::Consumed,
-            Kind::Unknown => return Input::Discarded(Discard::PayloadType),
+        if let Kind::Media(_) = opened.kind
+            && opened.newest
+        {
+            self.note_ssrc(now, opened.ssrc);
         }
-        let plain: &'a [u8] = datagram;
-        match plain.get(..opened.length).and_then(|plain| self.media.frame(plain)) {
-            Some(frame) => Input::Media(frame),
-            None => Input::Discarded(Discard::RtpMalformed),
-        }
+        opened.kind.into()
     }
 
     /// Asks for what is missing, when that is due.
     fn request(&mut self, now: Instant) {
-        if let Some(request) = self.media.write_request(now, &mut self.stats) {
+        if self.media.poll_timeout().is_none_or(|due| due > now) {
+            return;
+        }
+        let mut request = self.buffer();
+        if self.media.write_request(now, &mut request, &mut self.stats) {
             self.transmit(self.agent.selected(), request);
+        } else {
+            self.recycle(request);
         }
     }
 
@@ -511,9 +527,7 @@ impl Session {
 
     /// A packet of the client's audio is authentic: its SSRC is the client's (RFC 3550 §5.1). A client that alternates
     /// between some is told of once per [`SSRC_INTERVAL`]: each change costs its driver a look into shared tables.
-    fn note_ssrc(&mut self, now: Instant, packet: &[u8]) {
-        let ssrc = packet.get(8..).and_then(<[u8]>::first_chunk).map(|ssrc| u32::from_be_bytes(*ssrc));
-        let Some(ssrc) = ssrc else { return };
+    fn note_ssrc(&mut self, now: Instant, ssrc: u32) {
         let changed = self
             .heard_ssrc
             .is_none_or(|(heard, at)| heard != ssrc && now.saturating_duration_since(at) >= SSRC_INTERVAL);
@@ -618,6 +632,19 @@ impl Session {
         self.events.push_back(Event::PathRemoved(path));
         if self.handshake_path == Some(path) {
             self.handshake_path = None;
+        }
+    }
+
+    /// An empty buffer for a datagram.
+    fn buffer(&mut self) -> Vec<u8> {
+        let mut buffer = self.spare.take().unwrap_or_else(|| Vec::with_capacity(SMALL));
+        buffer.clear();
+        buffer
+    }
+
+    fn recycle(&mut self, buffer: Vec<u8>) {
+        if buffer.capacity() == SMALL {
+            self.spare.get_or_insert(buffer);
         }
     }
 

@@ -237,18 +237,24 @@ impl Sender {
         }
     }
 
-    /// Seals an RTCP packet. Empty when `packet` is none, or after 2^31 packets (RFC 3711 §9.2).
-    pub(crate) fn seal_rtcp(&mut self, packet: &[u8]) -> Vec<u8> {
-        let Some(ssrc) = ssrc_at(packet, 4) else { return Vec::new() };
+    /// Seals the RTCP packet in `packet` in place. What is no RTCP packet is emptied, and everything after 2^31 packets (RFC
+    /// 3711 §9.2).
+    pub(crate) fn seal_rtcp(&mut self, packet: &mut Vec<u8>) {
+        if self.try_seal_rtcp(packet).is_none() {
+            packet.clear();
+        }
+    }
+
+    fn try_seal_rtcp(&mut self, packet: &mut Vec<u8>) -> Option<()> {
+        let ssrc = ssrc_at(packet, 4)?;
         let index = self.rtcp_index;
         if index >= E {
-            return Vec::new();
+            return None;
         }
         self.rtcp_index += 1;
         match &self.rtcp {
             Cipher::Gcm(gcm) => gcm.seal_rtcp(packet, ssrc, index),
             Cipher::Cm(cm) => cm.seal_rtcp(packet, ssrc, index),
         }
-        .unwrap_or_default()
     }
 }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use link::datagram::MediaUp;
 use link::ids::SessionId;
 use link::proto::{ChannelClosed, ChannelMessage, ChannelOpened, Connected, edge_message};
-use rtc::{ChannelId, Codec, Event, MediaFrame, MessageKind, OutgoingFrame, Path};
+use rtc::{ChannelId, Codec, Event, Input, MediaFrame, MessageKind, OutgoingFrame, Path};
 
 use super::events;
 use super::io::Io;
 use super::playout::SILENCE;
 use super::remote::{Remote, State};
-use super::stats::CloseCause;
+use super::stats::{CloseCause, Discard};
 use crate::directory::CallInfo;
 use crate::seats::Seat;
 
@@ -125,8 +125,12 @@ impl Client {
                 }
                 self.tell(edge_message::Kind::Connected(Connected {}), io);
                 let mut buffer = io.buffer();
-                while let Some(frame) = self.rtc.poll_held(now, &mut buffer) {
-                    self.media(now, frame, io);
+                while let Some(input) = self.rtc.poll_held(now, &mut buffer) {
+                    match input {
+                        Input::Media(frame) => self.media(now, frame, io),
+                        Input::Consumed => {}
+                        Input::Discarded(discard) => io.stats.discard(Discard::Rtc(discard)),
+                    }
                 }
                 io.recycle(buffer);
             }

@@ -24,6 +24,7 @@ mod deadlines;
 mod events;
 mod held;
 mod io;
+mod paths;
 pub mod peers;
 pub mod playout;
 mod reflex;
@@ -55,6 +56,7 @@ use self::clients::{Clients, Key};
 use self::deadlines::Deadlines;
 pub(crate) use self::held::payload_bytes;
 use self::io::Io;
+use self::paths::{Keyed, Paths};
 use self::peers::Port;
 use self::setup::Setup;
 use crate::directory::{Command, Directory};
@@ -91,7 +93,7 @@ pub struct Worker {
     clients: Clients,
     by_id: HashMap<SessionId, Key>,
     /// Routes DTLS and SRTP only: STUN says itself whose it is.
-    paths: HashMap<Path, Key>,
+    paths: Paths,
     slots: HashMap<(TransceiverId, Slot), Key>,
     /// Whose audio has which SSRC: asked for packets from unknown 4-tuples alone.
     ssrcs: HashMap<u32, Key>,
@@ -115,6 +117,7 @@ impl Worker {
             let port = Port::new(now, config.edge, Arc::clone(&directory), keys.route().clone(), rng.next_u64());
             io.port = Some(Box::new(port));
         }
+        let paths = Paths::with_hasher(Keyed::new(&mut rng));
         Self {
             config,
             directory,
@@ -123,7 +126,7 @@ impl Worker {
             now,
             clients: Clients::default(),
             by_id: HashMap::new(),
-            paths: HashMap::new(),
+            paths,
             slots: HashMap::new(),
             ssrcs: HashMap::new(),
             deadlines: Deadlines::default(),

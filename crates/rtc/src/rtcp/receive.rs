@@ -1,6 +1,6 @@
 //! What we know of a stream that we receive (RFC 3550 §6.4.1, appendices A.1, A.3 and A.8).
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{ReportBlock, SenderInfo, middle};
 
@@ -48,9 +48,7 @@ impl ReceiveStats {
 
     /// Counts a packet of this stream after it was authenticated.
     pub(crate) fn on_packet(&mut self, now: Instant, seq: u16, rtp_timestamp: u32) {
-        let ticks = now.saturating_duration_since(self.epoch).as_nanos() * u128::from(self.clock_rate) / 1_000_000_000;
-        #[expect(clippy::cast_possible_truncation, reason = "RTP timestamps are modulo 2^32")]
-        let transit = (ticks as u32).wrapping_sub(rtp_timestamp);
+        let transit = ticks(now.saturating_duration_since(self.epoch), self.clock_rate).wrapping_sub(rtp_timestamp);
         match &mut self.sequence {
             Some(sequence) => {
                 if !sequence.update(seq) {
@@ -124,6 +122,14 @@ impl ReceiveStats {
             delay_since_last_sr,
         })
     }
+}
+
+/// So long in ticks of a clock of so many Hz, modulo 2^32 as RTP timestamps are.
+#[expect(clippy::cast_possible_truncation, reason = "RTP timestamps are modulo 2^32")]
+fn ticks(elapsed: Duration, clock_rate: u32) -> u32 {
+    let rate = u64::from(clock_rate);
+    let whole = elapsed.as_secs().wrapping_mul(rate);
+    whole.wrapping_add(u64::from(elapsed.subsec_nanos()) * rate / 1_000_000_000) as u32
 }
 
 impl Sequence {

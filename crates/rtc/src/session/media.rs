@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::downlink::{Downlink, DownlinkView};
-use super::types::{MediaFrame, OutgoingFrame, Stats};
+use super::types::{Input, MediaFrame, OutgoingFrame, Stats};
 use crate::codec::Ticks;
 use crate::rtcp::{Item, Missing, NtpClock, ReceiveStats, SendStats};
 use crate::rtp::{Header, Packet, TransportSeq};
@@ -50,10 +50,10 @@ struct Held {
     packet: Vec<u8>,
 }
 
-/// An authentic packet of the client's: its plain length, and what it is.
-pub(super) struct Opened {
-    pub(super) length: usize,
-    pub(super) kind: Kind,
+/// An authentic packet of the client's.
+pub(super) struct Opened<'a> {
+    pub(super) ssrc: u32,
+    pub(super) kind: Kind<'a>,
     /// No packet of its stream is ahead of it: where it came from is where the client is.
     pub(super) newest: bool,
 }
@@ -68,13 +68,23 @@ pub(super) struct Reported {
 
 /// By payload type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Kind<'a> {
     /// Agreed, with something in it.
-    Media,
+    Media(MediaFrame<'a>),
     /// Negotiated, of no interest: comfort noise, padding alone.
     Other,
     /// Not negotiated.
     Unknown,
+}
+
+impl<'a> From<Kind<'a>> for Input<'a> {
+    fn from(kind: Kind<'a>) -> Self {
+        match kind {
+            Kind::Media(frame) => Self::Media(frame),
+            Kind::Other => Self::Consumed,
+            Kind::Unknown => Self::Discarded(Discard::PayloadType),
+        }
+    }
 }
 
 impl Media {
@@ -150,12 +160,16 @@ impl Media {
     }
 
     /// Opens an RTP packet in place.
-    pub(super) fn open(&mut self, now: Instant, packet: &mut [u8], stats: &mut Stats) -> Result<Opened, Discard> {
+    pub(super) fn open<'a>(
+        &mut self,
+        now: Instant,
+        packet: &'a mut [u8],
+        stats: &mut Stats,
+    ) -> Result<Opened<'a>, Discard> {
         let (_, receiver) = self.keys.as_mut().ok_or(Discard::BeforeKeys)?;
         let opened = receiver.open_rtp(packet);
         stats.refused_in_a_row = receiver.refused_in_a_row();
-        let length = opened?;
-        let packet = Packet::parse(&packet[..length])?;
+        let packet = Packet::parse(&packet[..opened?])?;
         stats.media_received += 1;
         let (kind, timed) = self.kind(&packet);
         self.note_missing(now, &packet);
@@ -166,49 +180,26 @@ impl Media {
             stream.on_untimed(packet.seq);
         }
         let newest = stream.highest_seq().is_some_and(|highest| highest & 0xFFFF == u32::from(packet.seq));
-        Ok(Opened { length, kind, newest })
-    }
-
-    /// Reads a packet that [`Media::open`] found to be media.
-    pub(super) fn frame<'a>(&self, plain: &'a [u8]) -> Option<MediaFrame<'a>> {
-        let packet = Packet::parse(plain).ok()?;
-        let audio = self.setup.as_ref()?;
-        let level = audio.audio_level_id;
-        let Packet { payload_type, seq, payload, .. } = packet;
-        let (payload_type, seq, payload) = match audio.repeated_by(payload_type) {
-            // RFC 4588 §4: the number it had at first is in front of what it had.
-            Some(repeated) => {
-                let (seq, payload) = payload.split_first_chunk()?;
-                (repeated, u16::from_be_bytes(*seq), payload)
-            }
-            None => (payload_type, seq, payload),
-        };
-        let format = audio.format(payload_type)?;
-        Some(MediaFrame {
-            codec: format.codec,
-            seq,
-            rtp_timestamp: format.to_media_clock(packet.timestamp),
-            marker: packet.marker,
-            audio_level: level.and_then(|id| packet.audio_level(id)),
-            payload,
-        })
+        Ok(Opened { ssrc: packet.ssrc, kind, newest })
     }
 
     /// What a packet is, and whether its timestamp tells when it was sent: an event keeps that of its begin (RFC 4733 §2.5.1.2).
-    fn kind(&self, packet: &Packet<'_>) -> (Kind, bool) {
+    fn kind<'a>(&self, packet: &Packet<'a>) -> (Kind<'a>, bool) {
         let Some(audio) = &self.setup else { return (Kind::Unknown, false) };
-        match audio.format(packet.payload_type) {
-            Some(format) => {
-                let kind = if packet.payload.is_empty() { Kind::Other } else { Kind::Media };
-                (kind, format.clock_rate == audio.primary.clock_rate && format.codec != Codec::TelephoneEvent)
-            }
-            // The number it had at first, and something behind it.
-            None if audio.repeated_by(packet.payload_type).is_some() => {
-                (if packet.payload.len() > 2 { Kind::Media } else { Kind::Other }, false)
-            }
-            None if audio.other.contains(&packet.payload_type) => (Kind::Other, false),
-            None => (Kind::Unknown, true),
-        }
+        let Some(format) = audio.format(packet.payload_type) else {
+            return match audio.repeated_by(packet.payload_type) {
+                Some(repeated) => (again(audio, repeated, packet), false),
+                None if audio.other.contains(&packet.payload_type) => (Kind::Other, false),
+                None => (Kind::Unknown, true),
+            };
+        };
+        let timed = format.clock_rate == audio.primary.clock_rate && format.codec != Codec::TelephoneEvent;
+        let kind = if packet.payload.is_empty() {
+            Kind::Other
+        } else {
+            Kind::Media(frame(audio, format, packet, packet.seq, packet.payload))
+        };
+        (kind, timed)
     }
 
     /// Notes what is missing, where it can be asked for.
@@ -226,16 +217,16 @@ impl Media {
         self.missing.poll_timeout().filter(|_| self.keys.is_some())
     }
 
-    /// The request that is due, sealed (RFC 4585 §6.2.1).
-    pub(super) fn write_request(&mut self, now: Instant, stats: &mut Stats) -> Option<Vec<u8>> {
-        self.missing.poll_timeout().filter(|due| *due <= now)?;
-        let (sender, _) = self.keys.as_mut()?;
-        let audio = self.setup.as_ref()?;
-        let mut compound = Vec::with_capacity(128);
-        rtcp::write_empty_report(&mut compound, audio.ssrc, &audio.cname);
-        let any = self.missing.write(now, audio.ssrc, &mut compound);
+    /// Writes the request that is due to `out`, which is empty, sealed (RFC 4585 §6.2.1). Whether there is one.
+    pub(super) fn write_request(&mut self, now: Instant, out: &mut Vec<u8>, stats: &mut Stats) -> bool {
+        let (Some((sender, _)), Some(audio)) = (&mut self.keys, &self.setup) else { return false };
+        rtcp::write_empty_report(out, audio.ssrc, &audio.cname);
+        let any = self.missing.write(now, audio.ssrc, out);
         stats.packets_requested = self.missing.requested();
-        any.then(|| sender.seal_rtcp(&compound))
+        if any {
+            sender.seal_rtcp(out);
+        }
+        any
     }
 
     fn stream(&mut self, now: Instant, ssrc: u32) -> &mut ReceiveStats {
@@ -287,13 +278,12 @@ impl Media {
         Ok(Reported { newest, result })
     }
 
-    /// Our compound report, sealed.
-    pub(super) fn write_report(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let (sender, _) = self.keys.as_mut()?;
-        let audio = self.setup.as_ref()?;
-        let mut report = Vec::with_capacity(128);
-        rtcp::write_report(&mut report, now, &self.clock, &audio.cname, &mut self.sent, self.streams.iter_mut());
-        Some(sender.seal_rtcp(&report))
+    /// Writes our compound report to `out`, which is empty, sealed. Whether there is one.
+    pub(super) fn write_report(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let (Some((sender, _)), Some(audio)) = (&mut self.keys, &self.setup) else { return false };
+        rtcp::write_report(out, now, &self.clock, &audio.cname, &mut self.sent, self.streams.iter_mut());
+        sender.seal_rtcp(out);
+        true
     }
 
     /// A later offer changed what is agreed. Streams and counters go on.
@@ -348,6 +338,27 @@ impl Media {
         self.seq = self.seq.wrapping_add(1);
         self.sent.on_packet(now, timestamp, frame.payload.len());
         true
+    }
+}
+
+/// RFC 4588 §4: the number that a packet had at first is in front of what it had.
+fn again<'a>(audio: &AudioSetup, repeated: u8, packet: &Packet<'a>) -> Kind<'a> {
+    match (audio.format(repeated), packet.payload.split_first_chunk()) {
+        (Some(format), Some((seq, payload @ [_, ..]))) => {
+            Kind::Media(frame(audio, format, packet, u16::from_be_bytes(*seq), payload))
+        }
+        _ => Kind::Other,
+    }
+}
+
+fn frame<'a>(audio: &AudioSetup, format: Format, packet: &Packet<'a>, seq: u16, payload: &'a [u8]) -> MediaFrame<'a> {
+    MediaFrame {
+        codec: format.codec,
+        seq,
+        rtp_timestamp: format.to_media_clock(packet.timestamp),
+        marker: packet.marker,
+        audio_level: audio.audio_level_id.and_then(|id| packet.audio_level(id)),
+        payload,
     }
 }
 

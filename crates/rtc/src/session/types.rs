@@ -1,7 +1,7 @@
 //! What a session takes and tells.
 
 use std::hash::{Hash, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use crate::{Codec, Discard, SrtpProfile};
 
@@ -39,12 +39,28 @@ impl Path {
     }
 }
 
-/// The addresses alone: each media packet looks its path up, and hardly ever do two differ in their transport only.
+/// The addresses alone, in as few words as hold them: each media packet looks its path up, and hardly ever do two differ in
+/// something else.
 impl Hash for Path {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.local.hash(state);
-        self.remote.hash(state);
+        for address in [self.local, self.remote] {
+            let port = address.port();
+            match address.ip() {
+                IpAddr::V4(ip) => state.write_u64(u64::from(ip.to_bits()) << 16 | u64::from(port)),
+                IpAddr::V6(ip) => {
+                    let [high, low] = [ip.to_bits() >> 64, ip.to_bits()].map(low64);
+                    state.write_u64(high);
+                    state.write_u64(low);
+                    state.write_u64(port.into());
+                }
+            }
+        }
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
+fn low64(value: u128) -> u64 {
+    value as u64
 }
 
 /// An RTP packet of the client's, opened in place.

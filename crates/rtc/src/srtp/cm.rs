@@ -60,15 +60,13 @@ impl Cm {
         Ok(length)
     }
 
-    pub(super) fn seal_rtcp(&self, packet: &[u8], ssrc: u32, index: u32) -> Option<Vec<u8>> {
-        let trailer = (index | E).to_be_bytes();
-        let mut sealed = Vec::with_capacity(packet.len() + trailer.len() + TAG);
-        sealed.extend_from_slice(packet);
-        self.apply_keystream(sealed.get_mut(RTCP_HEADER..)?, ssrc, u64::from(index))?;
-        sealed.extend_from_slice(&trailer);
-        let tag = self.tag(&sealed, &[]);
-        sealed.extend_from_slice(&tag);
-        Some(sealed)
+    /// Seals in place and appends E, index and tag.
+    pub(super) fn seal_rtcp(&self, packet: &mut Vec<u8>, ssrc: u32, index: u32) -> Option<()> {
+        self.apply_keystream(packet.get_mut(RTCP_HEADER..)?, ssrc, u64::from(index))?;
+        packet.extend_from_slice(&(index | E).to_be_bytes());
+        let tag = self.tag(packet, &[]);
+        packet.extend_from_slice(&tag);
+        Some(())
     }
 
     /// The tag covers the rollover counter, which is not sent (RFC 3711 §4.2).

@@ -62,16 +62,15 @@ impl Gcm {
         Ok(length)
     }
 
-    pub(super) fn seal_rtcp(&self, packet: &[u8], ssrc: u32, index: u32) -> Option<Vec<u8>> {
+    /// Seals in place and appends tag, E and index.
+    pub(super) fn seal_rtcp(&self, packet: &mut Vec<u8>, ssrc: u32, index: u32) -> Option<()> {
         let trailer = (index | E).to_be_bytes();
-        let mut sealed = Vec::with_capacity(packet.len() + TAG + trailer.len());
-        sealed.extend_from_slice(packet);
-        let (header, body) = sealed.split_at_mut_checked(RTCP_HEADER)?;
+        let (header, body) = packet.split_at_mut_checked(RTCP_HEADER)?;
         let aad = Aad::from(rtcp_aad(header, &trailer));
         let tag = self.key.seal_in_place_separate_tag(self.nonce(ssrc, u64::from(index)), aad, body).ok()?;
-        sealed.extend_from_slice(tag.as_ref());
-        sealed.extend_from_slice(&trailer);
-        Some(sealed)
+        packet.extend_from_slice(tag.as_ref());
+        packet.extend_from_slice(&trailer);
+        Some(())
     }
 
     /// RFC 7714 §8.1 and §9.1: zeros, SSRC and the 48-bit index, blinded by the salt. An SRTCP index has 31 bits, so

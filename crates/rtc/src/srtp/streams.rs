@@ -27,7 +27,9 @@ impl Streams {
         match self.find(ssrc) {
             Some(at) => {
                 self.0[at].1.accept(index);
-                self.0[..=at].rotate_right(1);
+                if at > 0 {
+                    self.0[..=at].rotate_right(1);
+                }
             }
             None => {
                 self.0.truncate(MAX - 1);

@@ -337,9 +337,11 @@ impl Pair {
         while let Some(event) = self.server.poll_event() {
             self.server_events.push((self.sim.elapsed(), event));
         }
-        while let Some(frame) = self.server.poll_held(self.sim.now(), &mut out) {
-            let payload = frame.payload.to_vec();
-            self.heard(payload, frame.rtp_timestamp);
+        while let Some(input) = self.server.poll_held(self.sim.now(), &mut out) {
+            if let Input::Media(frame) = input {
+                let payload = frame.payload.to_vec();
+                self.heard(payload, frame.rtp_timestamp);
+            }
         }
     }
 

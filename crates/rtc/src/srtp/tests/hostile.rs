@@ -1,13 +1,13 @@
 //! Packets that nobody with the keys made.
 
 use super::super::*;
-use super::{PROFILES, Random, open, open_rtcp, packet, pair, sealed};
+use super::{PROFILES, Random, open, open_rtcp, packet, pair, sealed, sealed_rtcp};
 
 #[test]
 fn a_changed_byte_anywhere_is_refused() {
     for profile in PROFILES {
         let (mut tx, mut rx) = pair(profile);
-        let (rtp, rtcp) = (sealed(&mut tx, 1, 10), tx.seal_rtcp(&[0x80, 201, 0, 1, 0, 0, 0, 9]));
+        let (rtp, rtcp) = (sealed(&mut tx, 1, 10), sealed_rtcp(&mut tx, &[0x80, 201, 0, 1, 0, 0, 0, 9]));
         for at in 0..rtp.len() {
             let mut changed = rtp.clone();
             changed[at] ^= 1;
@@ -47,7 +47,7 @@ fn forged_packets_move_no_counter_and_displace_no_stream() {
 fn rtcp_in_the_clear_is_refused() {
     for profile in PROFILES {
         let (mut tx, mut rx) = pair(profile);
-        let mut report = tx.seal_rtcp(&[0x80, 201, 0, 1, 0, 0, 0, 9]);
+        let mut report = sealed_rtcp(&mut tx, &[0x80, 201, 0, 1, 0, 0, 0, 9]);
         let word = if profile == Profile::Aes128CmSha1_80 { report.len() - 14 } else { report.len() - 4 };
         report[word] &= 0x7f;
         assert_eq!(open_rtcp(&mut rx, &report), Err(Discard::RtpMalformed), "{profile:?}");
@@ -58,7 +58,7 @@ fn rtcp_in_the_clear_is_refused() {
 fn every_cut_of_a_packet_is_refused() {
     for profile in PROFILES {
         let (mut tx, mut rx) = pair(profile);
-        let (rtp, rtcp) = (sealed(&mut tx, 1, 10), tx.seal_rtcp(&[0x80, 201, 0, 1, 0, 0, 0, 9]));
+        let (rtp, rtcp) = (sealed(&mut tx, 1, 10), sealed_rtcp(&mut tx, &[0x80, 201, 0, 1, 0, 0, 0, 9]));
         for length in 0..rtp.len() {
             assert!(open(&mut rx, &rtp[..length]).is_err(), "{profile:?}, {length} bytes");
         }

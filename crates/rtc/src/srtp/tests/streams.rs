@@ -2,7 +2,7 @@
 
 use super::super::replay::Window;
 use super::super::*;
-use super::{PROFILES, Random, open, open_rtcp, packet, pair, sealed};
+use super::{PROFILES, Random, open, open_rtcp, packet, pair, sealed, sealed_rtcp};
 
 // R06
 #[test]
@@ -93,7 +93,7 @@ fn a_packet_opens_once() {
         for packet in &packets {
             assert_eq!(open(&mut rx, packet), Err(Discard::SrtpReplay), "{profile:?}");
         }
-        let report = tx.seal_rtcp(&[0x80, 201, 0, 1, 0, 0, 0, 9]);
+        let report = sealed_rtcp(&mut tx, &[0x80, 201, 0, 1, 0, 0, 0, 9]);
         assert!(open_rtcp(&mut rx, &report).is_ok());
         assert_eq!(open_rtcp(&mut rx, &report), Err(Discard::SrtpReplay), "{profile:?}");
     }

@@ -60,7 +60,9 @@ fn gcm_packets_are_those_of_rfc_7714_17() {
     for bits in ["128", "256"] {
         let gcm = Gcm::new(&vector(RFC_7714, &format!("key_{bits}")), array(RFC_7714, "salt")).unwrap();
         let (plain, sealed) = (vector(RFC_7714, "rtcp"), vector(RFC_7714, &format!("srtcp_{bits}")));
-        assert_eq!(gcm.seal_rtcp(&plain, 0x4d61_7273, 0x5d4), Some(sealed.clone()), "sealed with {bits} bits");
+        let mut packet = plain.clone();
+        assert_eq!(gcm.seal_rtcp(&mut packet, 0x4d61_7273, 0x5d4), Some(()));
+        assert_eq!(packet, sealed, "sealed with {bits} bits");
         assert_eq!(gcm::rtcp_index(&sealed), Ok(0x5d4));
         let mut opened = sealed.clone();
         let length = gcm.open_rtcp(&mut opened, 0x4d61_7273, 0x5d4).unwrap();
