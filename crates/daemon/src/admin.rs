@@ -43,11 +43,17 @@ pub struct PageAnswer {
 
 type Answering = Pin<Box<dyn Future<Output = PageAnswer> + Send>>;
 
-/// A page of a daemon's own: `GET` of a prefix and a name.
+/// A page of a daemon's own: `GET` of a path, or of a prefix and a name.
 #[derive(Clone)]
 pub struct Page {
-    prefix: &'static str,
-    answer: Arc<dyn Fn(String) -> Answering + Send + Sync>,
+    path: &'static str,
+    answer: Answer,
+}
+
+#[derive(Clone)]
+enum Answer {
+    At(Arc<dyn Fn() -> Answering + Send + Sync>),
+    Below(Arc<dyn Fn(String) -> Answering + Send + Sync>),
 }
 
 impl Page {
@@ -56,7 +62,15 @@ impl Page {
     where
         F: Future<Output = PageAnswer> + Send + 'static,
     {
-        Self { prefix, answer: Arc::new(move |name| Box::pin(answer(name))) }
+        Self { path: prefix, answer: Answer::Below(Arc::new(move |name| Box::pin(answer(name)))) }
+    }
+
+    /// `path` begins with a slash.
+    pub fn at<F>(path: &'static str, answer: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = PageAnswer> + Send + 'static,
+    {
+        Self { path, answer: Answer::At(Arc::new(move || Box::pin(answer()))) }
     }
 }
 
@@ -112,9 +126,12 @@ fn router(metrics: Metrics, lifecycle: Lifecycle, pages: Vec<Page>) -> Router {
         .route("/readyz", get(async move || ready(&lifecycle)))
         .route("/metrics", get(async move || exposition(&metrics)))
         .fallback(async || answer(StatusCode::NOT_FOUND, "here are /healthz, /readyz and /metrics\n".to_owned()));
-    for Page { prefix, answer } in pages {
-        router = router
-            .route(&format!("{prefix}{{name}}"), get(async move |Path(name): Path<String>| json(answer(name).await)));
+    for Page { path, answer } in pages {
+        router = match answer {
+            Answer::At(answer) => router.route(path, get(async move || json(answer().await))),
+            Answer::Below(answer) => router
+                .route(&format!("{path}{{name}}"), get(async move |Path(name): Path<String>| json(answer(name).await))),
+        };
     }
     router
 }

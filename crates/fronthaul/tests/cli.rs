@@ -212,6 +212,9 @@ fn explain_says_what_keeps_it_from_the_records_and_what_to_do() {
     for part in [&format!("http://{free}/sessions/rtc_000000000000000b"), "refused", "--admin URL"] {
         assert!(text.contains(part), "no {part:?} in\n{text}");
     }
+    let output = fronthaul(&["explain", "--admin", &format!("http://{free}")]);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains(&format!("http://{free}/sessions: ")), "{text}");
     let text = refused(&["explain", "../metrics"]);
     assert!(text.contains("no session id"), "{text}");
     let text = refused(&["explain", "--file", "/nowhere/at/all.jsonl"]);

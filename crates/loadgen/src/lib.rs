@@ -16,3 +16,5 @@ pub mod link_bench;
 pub mod process;
 pub mod proxy;
 pub mod speech;
+
+pub use voice::babble;

@@ -279,7 +279,20 @@ impl Call {
             Mode::Dialogue(dialogue) => (dialogue.recorder.given_up(), dialogue.recorder.all(dialogue.counts())),
             Mode::Loopback(_) => (0, Vec::new()),
         };
-        SessionRecords { session: self.session, model: self.model.name(), live: !self.ended, given_up, turns }
+        let state = match &self.mode {
+            Mode::Dialogue(dialogue) => Some(dialogue.state()),
+            Mode::Loopback(_) => None,
+        };
+        SessionRecords {
+            session: self.session,
+            model: self.model.name(),
+            live: !self.ended,
+            state,
+            began: self.began,
+            ended: None,
+            given_up,
+            turns,
+        }
     }
 
     /// Nobody is there any more: nothing is sent, and the records of its turns are complete.

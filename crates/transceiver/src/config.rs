@@ -23,7 +23,7 @@ pub struct Config {
     pub id: u32,
     /// Where edges dial. One UDP port per process. Defaults to 127.0.0.1:7443.
     pub link_bind: SocketAddr,
-    /// `/healthz`, `/readyz`, `/metrics`. Defaults to 127.0.0.1:9081.
+    /// `/healthz`, `/readyz`, `/metrics`, `/sessions`. Defaults to 127.0.0.1:9081.
     pub admin_bind: SocketAddr,
     /// CPU worker threads; 0 is one per core. Defaults to 0.
     pub workers: usize,

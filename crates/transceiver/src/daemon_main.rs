@@ -26,7 +26,7 @@ pub fn run(config: Config, announce: Announce) -> Result<(), StartError> {
         .map_err(|error| StartError::failed("starting the admin runtime", error))?;
     metrics.register_runtime(runtime.handle().clone());
     metrics.register_runtime(transceiver.runtime().clone());
-    let pages = vec![transceiver.records().page()];
+    let pages = transceiver.records().pages();
     let admin = admin::serve_with(admin_port, metrics, lifecycle.clone(), pages);
     runtime.block_on(serve(&config, transceiver, lifecycle, admin_addr, admin))
 }

@@ -7,6 +7,7 @@
 //! and what did not fit is counted.
 
 mod archive;
+mod calls;
 pub(crate) mod desk;
 mod export;
 pub(crate) mod otlp;
@@ -14,10 +15,13 @@ mod recorder;
 mod spans;
 #[cfg(test)]
 mod tests;
+pub mod wrong;
 
 use voice::{Decision, ResponseId, TurnId, TurnTiming};
 
 pub(crate) use archive::{Archive, SessionRecords};
+pub(crate) use calls::WorkerCalls;
+pub use calls::{ExportedCall, ExportedCalls, ExportedWrong};
 pub use desk::{Lookup, Records};
 pub use export::{
     ExportedCounts, ExportedDecision, ExportedMoments, ExportedPositions, ExportedSession, ExportedTiming, ExportedTurn,

@@ -12,7 +12,7 @@ use link::ids::SessionId;
 use voice::TurnTiming;
 
 use crate::call::{Call, CallConfig, CallOutput, CallStats};
-use crate::record::{Archive, CallName, Over, SessionRecords};
+use crate::record::{Archive, CallName, Over, SessionRecords, WorkerCalls};
 use crate::ring::{CallKey, Control, Frame, FromWorker, Media};
 
 /// The calls of one thread.
@@ -150,6 +150,12 @@ impl Worker {
         live.map(|seat| seat.call.records()).or_else(|| self.archive.find(session).cloned())
     }
 
+    /// The calls that go on and those that ended lately, the newest of them.
+    pub(crate) fn calls(&self) -> WorkerCalls {
+        // Keys rise.
+        WorkerCalls::of(self.calls.values().rev().map(|seat| seat.call.records()), self.archive.newest())
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
@@ -207,7 +213,7 @@ impl Worker {
         let Some(mut seat) = self.calls.remove(&key) else { return };
         seat.call.abandon();
         leave(&mut seat.call, &mut self.records);
-        let records = seat.call.records();
+        let records = SessionRecords { ended: Some(now), ..seat.call.records() };
         let (call, began) = (seat.call.name(), seat.call.began());
         let turns = records.given_up + u64::try_from(records.turns.len()).unwrap_or(u64::MAX);
         let over = Over::Call { lasted: now.saturating_duration_since(began), turns };

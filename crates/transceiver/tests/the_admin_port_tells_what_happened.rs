@@ -1,4 +1,4 @@
-//! `GET /sessions/{id}` over the loopback interface, of a call over a real link. One test, because the metrics registry
+//! `GET /sessions` and `GET /sessions/{id}` over the loopback interface, of a call over a real link. One test, because the metrics registry
 //! belongs to the process.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
@@ -14,7 +14,7 @@ use link::proto::{
 use link::quic::Endpoint;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use transceiver::record::ExportedSession;
+use transceiver::record::{ExportedCalls, ExportedSession};
 use transceiver::{Config, Transceiver};
 
 async fn get(address: SocketAddr, path: &str) -> (u16, String) {
@@ -24,6 +24,12 @@ async fn get(address: SocketAddr, path: &str) -> (u16, String) {
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+}
+
+async fn calls(address: SocketAddr) -> ExportedCalls {
+    let (status, body) = get(address, "/sessions").await;
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
 }
 
 /// Asks until the answer is as wanted: the worker hears of things in its own time.
@@ -54,12 +60,13 @@ async fn a_call_is_told_while_it_goes_on_and_after_it_ended() {
     let transceiver = Transceiver::start(&config).unwrap();
     let port = bind::tcp("admin_bind", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = port.local_addr().unwrap();
-    let pages = vec![transceiver.records().page()];
+    let pages = transceiver.records().pages();
     tokio::spawn(admin::serve_with(port, Metrics::install().unwrap(), Lifecycle::new(), pages));
 
     let (status, body) = get(address, "/sessions/rtc_000000000000000b").await;
     assert_eq!((status, body.contains("no call of that id")), (404, true), "{body}");
     assert_eq!(get(address, "/sessions/11").await.0, 400);
+    assert_eq!(calls(address).await, ExportedCalls::default());
 
     let identity = NodeIdentity::load_or_create(&state, Role::Edge(EdgeId(1))).unwrap();
     let endpoint = Endpoint::client(&identity).unwrap();
@@ -82,6 +89,11 @@ async fn a_call_is_told_while_it_goes_on_and_after_it_ended() {
     let live = told(address, |session| session.turns.len() == 1).await;
     assert_eq!((live.session.as_str(), &*live.model, live.live), ("rtc_000000000000000b", "parrot", true));
     assert_eq!((live.turns[0].turn, live.turns[0].response), (None, Some(1)));
+    let list = calls(address).await;
+    assert_eq!((list.live, list.left_out, list.calls.len()), (1, 0, 1));
+    let call = &list.calls[0];
+    assert_eq!((&*call.session, &*call.state, call.turns), ("rtc_000000000000000b", "listening", 1));
+    assert!(call.live && call.began_unix_ms > 1_600_000_000_000 && call.wrong.is_none(), "{call:?}");
 
     tx.send(&EdgeMessage { kind: Some(edge_message::Kind::Closed(Closed { reason: "bye".to_owned() })) })
         .await
@@ -89,6 +101,8 @@ async fn a_call_is_told_while_it_goes_on_and_after_it_ended() {
     let ended = told(address, |session| !session.live).await;
     assert_eq!((ended.turns.len(), ended.turns[0].response), (1, Some(1)));
     assert!(ended.turns[0].moments.over_ms.is_some());
+    let list = calls(address).await;
+    assert_eq!((list.live, &*list.calls[0].state, list.calls[0].ended_ago_ms.is_some()), (0, "over", true));
     drop(transceiver);
     assert_eq!(get(address, "/sessions/rtc_000000000000000b").await.0, 404, "it went with its workers");
     let _ = std::fs::remove_dir_all(&state);

@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use transceiver::record::{ExportedCounts, ExportedDecision, ExportedSession, ExportedTiming, ExportedTurn};
-
-use super::wrong;
+use transceiver::record::{ExportedCounts, ExportedDecision, ExportedSession, ExportedTiming, ExportedTurn, wrong};
 
 /// Characters of the longest bar.
 const BAR: u64 = 40;

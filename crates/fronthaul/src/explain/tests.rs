@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use transceiver::record::{
-    ExportedCounts, ExportedDecision, ExportedMoments, ExportedPositions, ExportedSession, ExportedTiming, ExportedTurn,
+    ExportedCounts, ExportedDecision, ExportedMoments, ExportedPositions, ExportedSession, ExportedTiming,
+    ExportedTurn, wrong,
 };
 
-use super::{log, tell, wrong};
+use super::{log, tell};
 
 fn decision(at_ms: u64, kind: &'static str) -> ExportedDecision {
     ExportedDecision {

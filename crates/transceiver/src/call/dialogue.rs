@@ -194,6 +194,11 @@ impl Dialogue {
         self.recorder.settle(|| Counts::of(&self.conversation.stats()));
     }
 
+    /// Whose turn it is.
+    pub(super) fn state(&self) -> voice::State {
+        self.conversation.state()
+    }
+
     /// What was counted so far, for records.
     pub(super) fn counts(&self) -> Counts {
         Counts::of(&self.conversation.stats())

@@ -277,7 +277,7 @@ impl From<Counts> for ExportedCounts {
     }
 }
 
-fn state_name(state: State) -> &'static str {
+pub(super) fn state_name(state: State) -> &'static str {
     match state {
         State::Listening => "listening",
         State::UserSpeaking => "user_speaking",

@@ -156,7 +156,10 @@ impl Shell {
     fn answer(&self) -> bool {
         let Ok(ask) = self.mailbox.try_recv() else { return false };
         // Whoever asked may have gone.
-        let _ = ask.answer.send(self.worker.find(ask.session));
+        match ask {
+            Ask::Call(session, answer) => drop(answer.send(self.worker.find(session))),
+            Ask::Calls(answer) => drop(answer.send(self.worker.calls())),
+        }
         true
     }
 

@@ -3,7 +3,7 @@
 //! The ranks follow what a user notices: silence instead of an answer before holes in it, holes before cuts at the wrong
 //! place, these before waits.
 
-use transceiver::record::{ExportedDecision, ExportedTurn};
+use super::{ExportedDecision, ExportedTurn};
 
 /// Made-up audio in a turn below this is not heard by a recognizer.
 const CONCEALED_MS: u64 = 60;
@@ -23,19 +23,20 @@ const SHARES: [(&str, u64); 6] = [
 
 /// Something wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub struct Wrong {
     /// Small is bad.
-    pub(super) rank: u8,
+    pub rank: u8,
     /// Ms since the call began.
-    pub(super) at_ms: u64,
+    pub at_ms: u64,
     /// What, in words.
-    pub(super) what: String,
+    pub what: String,
     /// Where to look.
-    pub(super) look: &'static str,
+    pub look: &'static str,
 }
 
 /// Everything wrong with the turns, the worst first, of equals the earliest; with the index of the turn.
-pub(super) fn all(turns: &[ExportedTurn]) -> Vec<(usize, Wrong)> {
+#[must_use]
+pub fn all(turns: &[ExportedTurn]) -> Vec<(usize, Wrong)> {
     let mut found: Vec<(usize, Wrong)> = Vec::new();
     for (index, turn) in turns.iter().enumerate() {
         let rules = [
@@ -172,6 +173,6 @@ fn slow(turn: &ExportedTurn) -> Option<Wrong> {
     })
 }
 
-pub(super) fn times(count: u64) -> String {
+fn times(count: u64) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
