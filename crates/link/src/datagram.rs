@@ -10,7 +10,8 @@
 //! ext     := len:u8 | (type:u8 | len:u8 | value)*    only with flag EXT; unknown types are skipped
 //! report  := slot:varint | epoch:u8 | utterance:varint | sent:varint | limit:varint | queue_ms:u16 | client?:1 underruns:15
 //!            | client?
-//! client  := len:u8 | flags:u8 | loss:u8 | rtt:varint | lost:varint | delay:varint?    0x01 transport-wide, 0x02 delay follows
+//! client  := len:u8 | flags:u8 | loss:u8 | told:u8 | rtt:varint | arrived:varint | lost:varint | delay:varint?
+//!            0x01 transport-wide, 0x02 delay follows
 //! ```
 //!
 //! Integers are big endian, varints those of RFC 9000 §16. A batch that is cut short yields the entries before the cut.

@@ -345,7 +345,7 @@ impl Session {
         if renewed.restarted {
             self.agent.restart(fresh);
         }
-        self.media.renew(now, &renewed.setup.audio);
+        self.media.renew(&renewed.setup.audio);
         match (&mut self.sctp, &renewed.setup.sctp) {
             (Some(sctp), Some(setup)) => {
                 sctp.set_send_limit(setup.max_message_bytes);

@@ -53,7 +53,7 @@ pub struct TurnRecord {
     pub audio_end_ms: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,
-    /// Why it failed, for people; at most 200 characters.
+    /// Why it failed, or what was odd about it, for people; at most 200 characters.
     pub reason: Option<String>,
     /// When its steps were taken.
     pub moments: Moments,

@@ -87,8 +87,19 @@ fn nonsense_is_counted_or_answered_and_the_call_goes_on() {
     bench.message(edge_message::Kind::ChannelMessage(ChannelMessage { channel: 9, binary: true, data: data.clone() }));
     bench.message(edge_message::Kind::ChannelMessage(ChannelMessage { channel: support::CHANNEL, binary: true, data }));
     assert_eq!(bench.names(), ["error", "error"]);
-    bench.message(edge_message::Kind::Playout(PlayoutEffect { kind: 99, utterance: 5, sent: 1 }));
-    bench.message(edge_message::Kind::Playout(PlayoutEffect { kind: 4, utterance: 5, sent: u64::MAX }));
+    bench.message(edge_message::Kind::Playout(PlayoutEffect {
+        kind: 99,
+        utterance: 5,
+        sent: 1,
+        ..PlayoutEffect::default()
+    }));
+    bench.message(edge_message::Kind::Playout(PlayoutEffect {
+        kind: 4,
+        utterance: 5,
+        sent: u64::MAX,
+        arrived: 9,
+        lost: u64::MAX,
+    }));
     bench.message(edge_message::Kind::OversizeFrame(OversizeFrame { seq: 1 << 20, ..OversizeFrame::default() }));
     bench.frame(&[], 1);
     bench.frame(&[0xff; 1500], 1);

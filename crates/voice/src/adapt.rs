@@ -4,8 +4,9 @@
 //! there is. Losing a fifth and more is a queue that overflows: fewer bits help then, as they do on a congested link, where silence
 //! is not sent either.
 //!
-//! **When.** Loss is what reports of the edge say. A step up takes two reports in a row (200 ms), since one may be a burst; a step
-//! down takes [`CALM`] of less than two thirds of what the step began at. So a loss that wavers about a threshold changes nothing.
+//! **When.** Loss is what the client told last, as reports of the edge say it again and again. A step up takes two words of the
+//! client in a row (about 200 ms where it tells packet by packet, two receiver reports else), since one may be a burst; a step down
+//! takes [`CALM`] of less than two thirds of what the step began at. So a loss that wavers about a threshold changes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -48,8 +49,8 @@ pub(crate) struct Adapt {
     /// As configured.
     bitrate: i32,
     step: usize,
-    /// The last report wanted a step up.
-    rising: bool,
+    /// What the client told, by its number, wanted a step up.
+    rising: Option<u8>,
     /// Since when the loss is small enough for a step down.
     calm: Option<Instant>,
     congested: bool,
@@ -57,21 +58,21 @@ pub(crate) struct Adapt {
 
 impl Adapt {
     pub(crate) fn new(bitrate: i32) -> Self {
-        Self { bitrate, step: 0, rising: false, calm: None, congested: false }
+        Self { bitrate, step: 0, rising: None, calm: None, congested: false }
     }
 
-    /// A report: the part of what goes to the client that is lost, in 1/256.
-    pub(crate) fn loss(&mut self, now: Instant, loss: u8) {
+    /// A report: the part of what goes to the client that is lost, in 1/256, and the number under which the client told it.
+    pub(crate) fn loss(&mut self, now: Instant, loss: u8, told: u8) {
         let wanted = STEPS.iter().rposition(|step| step.from <= loss).unwrap_or(0);
         if wanted > self.step {
             self.calm = None;
-            if std::mem::replace(&mut self.rising, true) {
+            if self.rising.get_or_insert(told) != &told {
                 self.step = wanted;
-                self.rising = false;
+                self.rising = None;
             }
             return;
         }
-        self.rising = false;
+        self.rising = None;
         if self.step == 0 || u32::from(loss) * 3 >= u32::from(STEPS[self.step].from) * 2 {
             self.calm = None;
         } else if now.saturating_duration_since(*self.calm.get_or_insert(now)) >= CALM {
@@ -99,11 +100,15 @@ impl Adapt {
 mod tests {
     use super::*;
 
+    fn low8(report: u32) -> u8 {
+        u8::try_from(report & 0xff).unwrap()
+    }
+
     /// A report each 100 ms for so many seconds; what the encoder is told then.
     fn run(adapt: &mut Adapt, now: &mut Instant, seconds: u32, loss: impl Fn(u32) -> u8) -> Coding {
         for report in 0..seconds * 10 {
             *now += Duration::from_millis(100);
-            adapt.loss(*now, loss(report));
+            adapt.loss(*now, loss(report), low8(report));
         }
         adapt.coding()
     }
@@ -120,11 +125,24 @@ mod tests {
     #[test]
     fn copies_follow_the_loss_up_within_two_reports() {
         let (mut adapt, now) = (Adapt::new(24_000), Instant::now());
-        adapt.loss(now, 28);
+        adapt.loss(now, 28, 255);
         assert_eq!(adapt.coding().loss_percent, 0);
-        adapt.loss(now, 28);
+        adapt.loss(now, 28, 0);
         assert_eq!(adapt.coding().loss_percent, 20);
         assert_eq!(adapt.coding().bitrate, 24_000);
+    }
+
+    #[test]
+    fn a_burst_in_one_receiver_report_is_one_however_often_the_edge_repeats_it() {
+        let (mut adapt, mut now) = (Adapt::new(24_000), Instant::now());
+        for (told, loss) in [(1, 0), (2, 40), (3, 0), (4, 40), (5, 40)] {
+            // Each 5 s.
+            for _ in 0..50 {
+                now += Duration::from_millis(100);
+                adapt.loss(now, loss, told);
+            }
+            assert_eq!(adapt.coding().loss_percent, if told < 5 { 0 } else { 20 }, "report {told}");
+        }
     }
 
     #[test]

@@ -215,8 +215,8 @@ impl Conversation {
             }
             Playout::Paused { utterance, sent } => self.outgoing.report(now, at, utterance, report(sent, true)),
             Playout::Resumed { utterance, sent } => self.outgoing.report(now, at, utterance, report(sent, false)),
-            Playout::Flushed { utterance, sent } => {
-                while let Some(news) = self.outgoing.flushed(at, utterance, sent) {
+            Playout::Flushed { utterance, sent, received } => {
+                while let Some(news) = self.outgoing.flushed(at, utterance, sent, received) {
                     self.news(now, news);
                 }
             }
@@ -230,10 +230,11 @@ impl Conversation {
             Playout::Report { utterance, sent, limit, client } => {
                 if let Some(view) = &client {
                     self.ways.client(view);
-                    self.outgoing.loss(now, view.loss);
+                    self.repair.set_round_trip(self.ways.round_trip());
+                    self.outgoing.loss(now, view);
                 }
-                let lost = client.map(|view| view.lost);
-                self.outgoing.report(now, at, utterance, Report { sent, limit: Some(limit), lost, still: false });
+                let received = client.map(|view| view.received).unwrap_or_default();
+                self.outgoing.report(now, at, utterance, Report { sent, limit: Some(limit), received, still: false });
             }
             Playout::Reflex { utterance, sent } => {
                 self.outgoing.report(now, at, utterance, report(sent, true));
@@ -803,6 +804,7 @@ impl Conversation {
             }
             News::Unheard(balance) => self.over(balance),
             News::Mislabeled { response, declared, likely } => {
+                self.turns.note(DecisionKind::Mislabeled, InterruptSource::Verdict);
                 self.event(Event::AudioMislabeled { response, declared, likely });
             }
         }

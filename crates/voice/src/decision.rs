@@ -67,6 +67,8 @@ pub enum DecisionKind {
     IdleTimeout,
     /// The microphone gives nothing but zeros.
     InputSilent,
+    /// The reply's audio seems to have another rate than its label says; it is played as labeled.
+    Mislabeled,
     /// The client cut the reply.
     ClientCut,
     /// The response was given up: the backend gave nothing in time.
@@ -94,6 +96,7 @@ impl DecisionKind {
             Self::EchoGone => "echo_gone",
             Self::IdleTimeout => "idle_timeout",
             Self::InputSilent => "input_silent",
+            Self::Mislabeled => "mislabeled",
             Self::ClientCut => "client_cut",
             Self::ResponseTimeout => "response_timeout",
             Self::PlayoutTimeout => "playout_timeout",

@@ -9,8 +9,8 @@ use crate::repair::{Late, Piece, Source};
 use crate::resample::{Decimator, Interpolator};
 use crate::vad::Vad;
 
-/// One piece in samples: at most 1 s of filled silence, at most 200 ms of concealment, at most 120 ms of a packet.
-const MAX_PIECE: usize = 48_000;
+/// The longest packet, in ms.
+const MAX_PACKET_MS: u32 = 120;
 /// Audio kept ahead of an onset, in 48 kHz samples: 500 ms. At 16 kHz 16 kB per conversation.
 const KEEP: u64 = 500 * 48;
 /// Audio kept while it is in doubt whether a turn has begun: [`KEEP`], the longest doubt of 3 s and 2 s for late words, 176 kB at
@@ -66,7 +66,8 @@ impl Ear {
             factor: u64::from(48_000 / backend_rate),
             keep: KEEP,
             keep_max: KEEP_MAX,
-            decoded: vec![0; MAX_PIECE],
+            // One piece: at most 1 s of filled silence, 200 ms of concealment, 120 ms of a packet. 32 kB at 16 kHz.
+            decoded: vec![0; decode_rate as usize],
             backend: Vec::new(),
             detect: Vec::new(),
             undecodable: 0,
@@ -99,7 +100,8 @@ impl Ear {
             return false;
         }
         let length = (piece.samples / (48_000 / self.decode_rate)) as usize;
-        let out = &mut self.decoded[..length.min(MAX_PIECE)];
+        let length = length.min(self.decoded.len());
+        let out = &mut self.decoded[..length];
         let written = match piece.source {
             Source::Packet(packet) => self.decoder.decode(packet, out),
             Source::G711(law, bytes) => {
@@ -140,7 +142,7 @@ impl Ear {
             Some(kept) => kept,
             none => none.insert(Box::new(LateEar {
                 decoder: Decoder::new(self.decode_rate).ok()?,
-                decoded: vec![0; MAX_PIECE],
+                decoded: vec![0; (self.decode_rate / 1000 * MAX_PACKET_MS) as usize],
                 backend: Vec::new(),
             })),
         };

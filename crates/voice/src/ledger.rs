@@ -5,17 +5,21 @@
 //!
 //! **Invariant:** each position only rises, and `heard <= sent <= generated`.
 //!
-//! * `played_end` is where a cut lies. A client plays out what it has after the edge stops, so it is the last sample sent, less
-//!   what was lost at the very end. A loss before that is not taken off: the client conceals it, and its place in the item
-//!   passes all the same. What was lost at the end shows in the edge's reports: from some report on, all that was sent was lost.
+//! * `played_end` is where a cut lies. A client plays out what it has after the edge stops, so it is the last sample sent; or the
+//!   last that arrived, when so much behind it is known to be lost that the way has ended ([`OUTAGE`]) and not only chance struck.
+//!   A loss before that is not taken off: the client conceals it, and its place in the item passes all the same. The edge tells
+//!   of arrivals by their place in the item, so it does not matter how late it learns of a loss; what is told behind the cut
+//!   changes nothing.
 //! * `heard_at` is where the user was when they began to speak: what had been sent half a round trip and the client's playout
 //!   delay earlier. "Heard" is handed to the output device.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::types::Received;
+
 /// Reports kept: one each 100 ms while the edge plays, and one per pause and underrun. 64 reach back 4 s and more, which is the
-/// longest round trip and playout delay believed. 40 bytes each.
+/// longest round trip and playout delay believed. 32 bytes each.
 const MAX_POINTS: usize = 64;
 
 /// Longest round trip, and longest playout delay, believed.
@@ -36,8 +40,6 @@ const OUTAGE: u64 = 3 * FRAME;
 struct Point {
     at: Instant,
     sent: u64,
-    /// Known lost by then.
-    lost: u64,
     /// It stands still from here on, as far as is known.
     still: bool,
 }
@@ -62,6 +64,7 @@ pub(crate) struct Ledger {
     generated: u64,
     sent: u64,
     heard: u64,
+    received: Received,
     points: VecDeque<Point>,
 }
 
@@ -84,22 +87,25 @@ impl Ledger {
     /// The item's first frame left at `at`.
     pub(crate) fn begin(&mut self, at: Instant) {
         if self.points.is_empty() {
-            self.points.push_back(Point { at, sent: 0, lost: 0, still: false });
+            self.points.push_back(Point { at, sent: 0, still: false });
         }
     }
 
-    /// At `at` the edge was at `sent`, the silence in a last frame included, and knew of `lost` samples lost since the item
-    /// began. `still`: it does not play on from there.
-    pub(crate) fn report(&mut self, at: Instant, sent: u64, lost: Option<u64>, still: bool) {
+    /// At `at` the edge was at `sent`, the silence in a last frame included. `still`: it does not play on from there.
+    pub(crate) fn report(&mut self, at: Instant, sent: u64, still: bool) {
         self.sent = self.sent.max(sent.min(self.generated));
-        let last = self.points.back();
-        let at = last.map_or(at, |last| last.at.max(at));
-        let known = last.map_or(0, |last| last.lost);
+        let at = self.points.back().map_or(at, |last| last.at.max(at));
         if self.points.len() == MAX_POINTS {
             self.points.pop_front();
         }
-        let lost = lost.map_or(known, |lost| lost.max(known));
-        self.points.push_back(Point { at, sent: self.sent, lost, still });
+        self.points.push_back(Point { at, sent: self.sent, still });
+    }
+
+    /// What the client is known to have got; reports may overtake one another.
+    pub(crate) fn receive(&mut self, received: Received) {
+        if (received.to, received.lost) > (self.received.to, self.received.lost) {
+            self.received = received;
+        }
     }
 
     /// How far the user had heard at `at`, a time of theirs in the edge's past: what reaches the edge at `at + rtt / 2` was said
@@ -113,7 +119,9 @@ impl Ledger {
 
     /// Where the item ends when nothing more of it is sent.
     pub(crate) fn played_end(&self) -> u64 {
-        self.sent.saturating_sub(self.lost_at_end()).max(self.heard)
+        let Received { to, lost } = self.received;
+        let end = if lost < OUTAGE { self.sent } else { to.min(self.sent) };
+        end.max(self.heard)
     }
 
     /// What had been sent at `at`. Between two reports playout may have stood still and then went on: an underrun is a report of
@@ -129,20 +137,6 @@ impl Ledger {
             Some(after) => after.sent.saturating_sub(samples(after.at - at)).clamp(before.sent, most.max(before.sent)),
             None => most.min(self.sent),
         }
-    }
-
-    /// Samples at the end of which none has arrived: back through the reports as long as all that was sent between two of
-    /// them is known lost.
-    fn lost_at_end(&self) -> u64 {
-        let mut lost = 0;
-        for (before, after) in self.points.iter().zip(self.points.iter().skip(1)).rev() {
-            let (gone, sent) = (after.lost - before.lost, after.sent - before.sent);
-            if gone + FRAME <= sent {
-                break;
-            }
-            lost += gone;
-        }
-        if lost < OUTAGE { 0 } else { lost }
     }
 }
 
@@ -171,7 +165,7 @@ mod tests {
         ledger.generate(10_000 * MS);
         ledger.begin(start);
         for ms in (100..=1000).step_by(100) {
-            ledger.report(at(start, ms), ms * MS, None, false);
+            ledger.report(at(start, ms), ms * MS, false);
         }
         ledger
     }
@@ -206,9 +200,9 @@ mod tests {
     fn a_pause_is_no_time_in_which_anything_was_heard() {
         let start = Instant::now();
         let mut ledger = playing(start);
-        ledger.report(at(start, 1040), 1040 * MS, None, true);
-        ledger.report(at(start, 1540), 1040 * MS, None, false);
-        ledger.report(at(start, 1600), 1100 * MS, None, false);
+        ledger.report(at(start, 1040), 1040 * MS, true);
+        ledger.report(at(start, 1540), 1040 * MS, false);
+        ledger.report(at(start, 1600), 1100 * MS, false);
         assert_eq!(ledger.heard_at(at(start, 1400), way(0, 0)), 1020 * MS);
         assert_eq!(ledger.heard_at(at(start, 1590), way(0, 0)), 1070 * MS);
     }
@@ -217,9 +211,9 @@ mod tests {
     fn an_underrun_stands_first_and_plays_then() {
         let start = Instant::now();
         let mut ledger = playing(start);
-        ledger.report(at(start, 1020), 1020 * MS, None, false);
+        ledger.report(at(start, 1020), 1020 * MS, false);
         // 50 ms of nothing, then 30 ms played.
-        ledger.report(at(start, 1100), 1050 * MS, None, false);
+        ledger.report(at(start, 1100), 1050 * MS, false);
         assert_eq!(ledger.heard_at(at(start, 1060), way(0, 0)), 1000 * MS);
         assert_eq!(ledger.heard_at(at(start, 1090), way(0, 0)), 1020 * MS);
     }
@@ -228,7 +222,7 @@ mod tests {
     fn a_replay_counts_once() {
         let start = Instant::now();
         let mut ledger = playing(start);
-        ledger.report(at(start, 1100), 800 * MS, None, false);
+        ledger.report(at(start, 1100), 800 * MS, false);
         assert_eq!(ledger.sent(), 1000 * MS);
         assert_eq!(ledger.played_end(), 1000 * MS);
     }
@@ -239,23 +233,59 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.generate(1200);
         ledger.begin(start);
-        ledger.report(at(start, 40), 1920, None, true);
+        ledger.report(at(start, 40), 1920, true);
         assert_eq!(ledger.sent(), 1200);
+    }
+
+    fn received(to: u64, lost: u64) -> Received {
+        Received { to: to * MS, lost: lost * MS }
     }
 
     #[test]
     fn single_losses_leave_the_end_where_it_is_and_an_outage_moves_it() {
         let start = Instant::now();
         let mut ledger = playing(start);
-        ledger.report(at(start, 1100), 1100 * MS, Some(960), false);
+        ledger.report(at(start, 1100), 1100 * MS, false);
+        ledger.receive(received(1000, 40));
         assert_eq!(ledger.played_end(), 1100 * MS);
-        ledger.report(at(start, 1200), 1200 * MS, Some(960 + 4800), false);
-        ledger.report(at(start, 1300), 1300 * MS, Some(960 + 9600), false);
-        ledger.report(at(start, 1310), 1300 * MS, Some(960 + 9600), true);
-        assert_eq!(ledger.played_end(), 1100 * MS);
+        ledger.report(at(start, 1300), 1300 * MS, false);
+        ledger.receive(received(1000, 200));
+        assert_eq!(ledger.played_end(), 1000 * MS);
+        // What is on its way goes the way of what was sent before it; a pause between two reports and the cut change nothing.
+        ledger.report(at(start, 1350), 1340 * MS, true);
+        ledger.report(at(start, 1380), 1340 * MS, true);
+        ledger.receive(received(1000, 240));
+        assert_eq!(ledger.played_end(), 1000 * MS);
         // Something arrived again.
-        ledger.report(at(start, 1400), 1400 * MS, Some(960 + 9600), false);
+        ledger.report(at(start, 1400), 1400 * MS, false);
+        ledger.receive(received(1380, 0));
         assert_eq!(ledger.played_end(), 1400 * MS);
+    }
+
+    #[test]
+    fn a_burst_in_the_middle_of_speech_moves_nothing_though_it_is_told_200_ms_late() {
+        let start = Instant::now();
+        let mut ledger = playing(start);
+        // 600 to 700 ms were lost.
+        for ms in (1000..=1400).step_by(100) {
+            ledger.report(at(start, ms), ms * MS, false);
+            let arrived = if (800..900).contains(&(ms - 200)) { 600 } else { ms - 200 };
+            ledger.receive(received(arrived, 0));
+            assert_eq!(ledger.played_end(), ms * MS);
+        }
+        ledger.report(at(start, 1450), 1440 * MS, true);
+        assert_eq!(ledger.played_end(), 1440 * MS);
+    }
+
+    #[test]
+    fn reports_that_overtook_one_another_and_lies_change_nothing() {
+        let start = Instant::now();
+        let mut ledger = playing(start);
+        ledger.receive(received(900, 0));
+        ledger.receive(received(500, 300));
+        assert_eq!(ledger.played_end(), 1000 * MS);
+        ledger.receive(Received { to: u64::MAX, lost: u64::MAX });
+        assert_eq!(ledger.played_end(), 1000 * MS);
     }
 
     #[test]
@@ -264,7 +294,7 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.generate(1_000_000 * MS);
         for ms in (100..=100_000).step_by(100) {
-            ledger.report(at(start, ms), ms * MS, None, false);
+            ledger.report(at(start, ms), ms * MS, false);
         }
         assert_eq!(ledger.points.len(), MAX_POINTS);
         let expected = (100_000 - 1000 - 2000 - 20) * MS;

@@ -56,6 +56,6 @@ pub use outgoing::OutgoingStats;
 pub use turn::State;
 pub use types::{
     AgentAudio, BackendInput, BackendOutput, Balance, ClientView, Codec, Event, FlushReason, MediaFrame, Output,
-    Playout, ResponseId, TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
+    Playout, Received, ResponseId, TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
 };
 pub use verdict::Judge;

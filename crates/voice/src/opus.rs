@@ -18,7 +18,7 @@ use std::ptr::NonNull;
 use unsafe_libopus as ffi;
 
 use conceal::Concealment;
-use packet::{Frames, is_celt};
+use packet::{Frames, is_celt, is_silence};
 pub use packet::{MAX_PACKET_SAMPLES, copy_samples, is_dtx, packet_frame_samples, packet_samples};
 
 /// Room for any packet [`Encoder::encode`] makes: one 20 ms frame has at most 1275 bytes (RFC 6716 §3.2.1).
@@ -212,9 +212,14 @@ impl Decoder {
         let length = self.at_rate(samples);
         let out = out.get_mut(..length).ok_or(DecodeError::OutputSize(length))?;
         let celt = is_celt(packet);
-        if celt && !self.celt && self.concealment.is_active() {
+        if celt && !std::mem::replace(&mut self.celt, celt) {
             // Without the frame that prepares a change of mode, libopus would conceal its begin.
-            self.reset_library();
+            if self.concealment.is_active() {
+                self.reset_library();
+            } else if is_silence(packet) {
+                self.fall_silent(out);
+                return Ok(length);
+            }
         }
         self.celt = celt;
         let empty = |index: usize| frames.get(packet, index).is_none_or(|frame| frame.len() <= 1);
@@ -264,6 +269,15 @@ impl Decoder {
         self.reset_library();
         self.concealment.reset();
         self.celt = false;
+    }
+
+    /// Goes from speech to silence as RFC 6716 §4.5.1.4 does between modes: 2.5 ms go on as they were, 2.5 ms are blended.
+    fn fall_silent(&mut self, out: &mut [i16]) {
+        self.reset_library();
+        let (on, off) = out.split_at_mut(self.at_rate(120).min(out.len()));
+        self.concealment.fill(on);
+        off.fill(0);
+        self.concealment.real(off);
     }
 
     /// A packet with frames that say nothing, frame by frame.

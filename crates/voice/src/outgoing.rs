@@ -18,7 +18,7 @@ use crate::ledger::{Ledger, Way};
 use crate::opus::{CreateError, Encoder, EncoderConfig, MAX_PACKET_BYTES};
 use crate::preroll::{Arrival, Preroll};
 use crate::script::{Pace, Script};
-use crate::types::{AgentAudio, Balance, FlushReason, Output, ResponseId, Utterance, WordTime};
+use crate::types::{AgentAudio, Balance, ClientView, FlushReason, Output, Received, ResponseId, Utterance, WordTime};
 
 /// Frames encoded per turn of the caller's loop: 3 x 0.3 ms.
 pub(crate) const FRAMES_PER_TURN: usize = 3;
@@ -193,9 +193,9 @@ impl Outgoing {
         self.follow();
     }
 
-    /// The part of what goes to the client that is lost, in 1/256.
-    pub(crate) fn loss(&mut self, now: Instant, loss: u8) {
-        self.adapt.loss(now, loss);
+    /// What is lost of what goes to the client.
+    pub(crate) fn loss(&mut self, now: Instant, view: &ClientView) {
+        self.adapt.loss(now, view.loss, view.told);
         self.follow();
     }
 
@@ -454,13 +454,15 @@ impl Outgoing {
     pub(crate) fn report(&mut self, now: Instant, at: Instant, utterance: Utterance, report: Report) {
         let cut = self.cuts.iter_mut().find(|cut| cut.item.utterance == utterance);
         if let Some(cut) = cut {
-            cut.item.ledger.report(at, report.sent.min(cut.item.encoded), report.lost, true);
+            cut.item.ledger.report(at, report.sent.min(cut.item.encoded), true);
+            cut.item.ledger.receive(report.received);
         }
         self.echo.report(at, utterance.0, report.sent);
         if let Some(item) = self.at_edge(utterance) {
             item.news = now;
             item.limit = item.limit.max(report.limit.unwrap_or(0));
-            item.ledger.report(at, report.sent.min(item.encoded), report.lost, report.still);
+            item.ledger.report(at, report.sent.min(item.encoded), report.still);
+            item.ledger.receive(report.received);
         }
     }
 
@@ -481,10 +483,11 @@ impl Outgoing {
     }
 
     /// The edge says where it cut.
-    pub(crate) fn flushed(&mut self, at: Instant, utterance: Utterance, sent: u64) -> Option<News> {
+    pub(crate) fn flushed(&mut self, at: Instant, utterance: Utterance, sent: u64, received: Received) -> Option<News> {
         let mut cut = self.cuts.pop_front_if(|cut| cut.item.utterance <= utterance)?;
         if cut.item.utterance == utterance {
-            cut.item.ledger.report(at, sent.min(cut.item.encoded), None, true);
+            cut.item.ledger.report(at, sent.min(cut.item.encoded), true);
+            cut.item.ledger.receive(received);
         }
         Some(cut.item.cleared(self.pace))
     }
@@ -495,7 +498,7 @@ impl Outgoing {
         let Some(item) = self.at_edge(utterance) else { return };
         item.news = now;
         item.underruns += 1;
-        item.ledger.report(at, sent.min(item.encoded), None, false);
+        item.ledger.report(at, sent.min(item.encoded), false);
         // What left meanwhile plays already.
         if sent >= item.encoded {
             item.hold = Some(now + preroll.after_hole(&item.arrival));
@@ -571,7 +574,7 @@ impl Outgoing {
 pub(crate) struct Report {
     pub(crate) sent: u64,
     pub(crate) limit: Option<u64>,
-    pub(crate) lost: Option<u64>,
+    pub(crate) received: Received,
     /// It does not play on.
     pub(crate) still: bool,
 }

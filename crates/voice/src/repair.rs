@@ -8,7 +8,8 @@
 //! * Otherwise, no reordering seen in the last 10 s: a hole is a loss. It is filled at once, its end from the in-band copy in
 //!   the packet behind it (that packet is the look-ahead that a copy needs, and is there when the hole is seen), the rest by
 //!   concealment.
-//! * Reordering seen: the packets behind the hole wait one ptime for what is missing, then the hole is filled.
+//! * Reordering by no more than a ptime seen: the packets behind the hole wait one ptime for what is missing, then the hole is
+//!   filled.
 //!
 //! A packet that comes within 400 ms after its time was filled is handed out beside the pieces, with its place ([`Late`]).
 //!
@@ -214,9 +215,18 @@ impl Repair {
         self.stream = Some(Stream { next_seq, next_timestamp: timestamp, ptime: samples, came: 0, unfilled: 0 });
     }
 
+    /// The round trip to the client, as it was measured last: what comes sooner was not sent again.
+    pub fn set_round_trip(&mut self, round_trip: Duration) {
+        self.waiting.set_round_trip(round_trip);
+    }
+
     fn wait(&self, now: Instant) -> Option<Duration> {
+        self.waiting.time(now, &self.config, self.ptime())
+    }
+
+    fn ptime(&self) -> Duration {
         let ptime = self.stream.as_ref().map_or(0, |stream| stream.ptime);
-        self.waiting.time(now, &self.config, Duration::from_micros(u64::from(ptime) * 1_000_000 / 48_000))
+        Duration::from_micros(u64::from(ptime) * 1_000_000 / 48_000)
     }
 
     /// A packet `behind` the next one.
@@ -233,7 +243,8 @@ impl Repair {
         }
         self.stats.late += 1;
         let hole = self.holes.find(packet.timestamp, packet.samples).filter(|_| packet.samples > 0);
-        self.waiting.came_late(now, hole.map(|(filled, _)| now.saturating_duration_since(filled.seen)));
+        let since = hole.map(|(filled, _)| now.saturating_duration_since(filled.seen));
+        self.waiting.came_late(now, &self.config, self.ptime(), since);
         let within = Duration::from_millis(self.config.late_ms.into());
         let (_, media_time) = hole.filter(|(filled, _)| filled.is_fresh(now, within))?;
         self.stats.corrections += 1;
@@ -320,7 +331,8 @@ impl Repair {
         let behind = self.held.get(at..).unwrap_or_default();
         let seen = behind.iter().filter(|held| held.seq > seq && !held.copied).map(|held| held.arrived).min();
         if let Some(seen) = seen {
-            self.waiting.came_late(packet.arrived, Some(packet.arrived.saturating_duration_since(seen)));
+            let since = Some(packet.arrived.saturating_duration_since(seen));
+            self.waiting.came_late(packet.arrived, &self.config, self.ptime(), since);
         }
         match self.held.get_mut(at).filter(|held| held.seq == seq) {
             // The packet itself knows better than a copy where it belongs.

@@ -91,6 +91,14 @@ pub enum BackendInput {
         /// 48 kHz media time of the first sample.
         media_time: u64,
     },
+    /// The user pressed a key of the telephone (RFC 4733), told once, when it goes down: `0` to `9`, `*`, `#`, `A` to `D`. It is
+    /// no speech: it begins no turn and interrupts nothing; what it means is the backend's to say.
+    Key {
+        /// Which.
+        key: char,
+        /// 48 kHz media time.
+        media_time: u64,
+    },
     /// The user stopped; `voiced` is first to last voiced sample in 48 kHz media time.
     SpeechStopped {
         /// Which stretch.
@@ -266,6 +274,8 @@ pub enum Playout {
         utterance: Utterance,
         /// On the wire of it.
         sent: u64,
+        /// What the client is known to have got of it.
+        received: Received,
     },
     /// Last frame on the wire.
     Finished {
@@ -308,12 +318,24 @@ pub struct ClientView {
     pub rtt_us: u32,
     /// From the arrival of a packet at the client to its sound, in microseconds.
     pub delay_us: Option<u32>,
-    /// Item samples of the utterance that are known to be lost on the way to the client.
-    pub lost: u64,
+    /// What it is known to have got of the utterance.
+    pub received: Received,
     /// Of what goes to the client, the part that is lost now, in 1/256.
     pub loss: u8,
+    /// How often the client has told of loss, low 8 bits: a loss under the same number is the same loss.
+    pub told: u8,
     /// Told packet by packet (transport-wide feedback), not by receiver reports alone.
     pub transport_wide: bool,
+}
+
+/// What a client is known to have got of an item, by the place at which it was sent. The default says nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Received {
+    /// The item sample behind the last packet that arrived.
+    pub to: u64,
+    /// Item samples sent behind that one and known not to have arrived. What was sent behind these is on its way, as far as is
+    /// known.
+    pub lost: u64,
 }
 
 /// Why playout was cut.

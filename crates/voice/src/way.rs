@@ -46,6 +46,11 @@ impl Ways {
         self.delay = view.delay_us.map(micros).or(self.delay);
     }
 
+    /// Between edge and client; zero until known.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.rtt
+    }
+
     /// The edge's time of what arrives here now.
     pub(crate) fn at_edge(&self, now: Instant) -> Instant {
         now.checked_sub(self.link).unwrap_or(now)
@@ -69,6 +74,7 @@ fn duration(samples: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Received;
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -83,7 +89,14 @@ mod tests {
             let late = 30 + packet * 17 % 41;
             ways.media(start + ms(packet * 20 + late + 5), ms(5), packet * 960);
         }
-        ways.client(&ClientView { rtt_us: 60_000, delay_us: None, lost: 0, loss: 0, transport_wide: true });
+        ways.client(&ClientView {
+            rtt_us: 60_000,
+            delay_us: None,
+            received: Received::default(),
+            loss: 0,
+            told: 1,
+            transport_wide: true,
+        });
         let said = ways.said(480_000).unwrap();
         let off = said.saturating_duration_since(start + ms(10_000));
         assert!(off <= ms(2) && said >= start + ms(10_000), "{off:?}");
@@ -105,7 +118,14 @@ mod tests {
     fn the_client_knows_its_delay_better_than_the_edge() {
         let mut ways = Ways::default();
         assert_eq!(ways.way(None), Way::new(ms(0), ms(80)));
-        ways.client(&ClientView { rtt_us: 40_000, delay_us: Some(70_000), lost: 0, loss: 0, transport_wide: true });
+        ways.client(&ClientView {
+            rtt_us: 40_000,
+            delay_us: Some(70_000),
+            received: Received::default(),
+            loss: 0,
+            told: 1,
+            transport_wide: true,
+        });
         assert_eq!(ways.way(None), Way::new(ms(40), ms(70)));
         assert_eq!(ways.way(Some(ms(120))), Way::new(ms(40), ms(120)));
     }

@@ -44,7 +44,9 @@ fn act(bench: &mut Bench, random: &mut Random) {
             bench.conversation.handle_backend(now, fault);
         }
         17 => bench.conversation.handle_playout(now, Playout::Finished { utterance, sent }),
-        18 => bench.conversation.handle_playout(now, Playout::Flushed { utterance, sent }),
+        18 => bench
+            .conversation
+            .handle_playout(now, Playout::Flushed { utterance, sent, received: voice::Received::default() }),
         19 => bench.conversation.handle_playout(now, Playout::Started { utterance }),
         20 => drop(bench.conversation.create_response(now)),
         21 => drop(bench.conversation.cancel(now)),

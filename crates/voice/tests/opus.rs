@@ -109,6 +109,56 @@ fn concealment_fades() {
     assert!(energy(&last) < before / 10.0, "{} after {before}", energy(&last));
 }
 
+/// What a decoder makes of speech that is cut off in the middle and of the silence behind it: how much louder than the speech its
+/// high frequencies are within 30 ms behind the cut, in dB, at worst; and how far below the speech it is from 20 ms on.
+fn cut_off(rate: u32, silence: &[u8]) -> (f64, f64) {
+    let sharpness = |pcm: &[i16]| {
+        let bends = pcm.windows(3).map(|x| f64::from(i32::from(x[0]) - 2 * i32::from(x[1]) + i32::from(x[2])).powi(2));
+        bends.sum::<f64>() / (pcm.len() - 2) as f64
+    };
+    let (mut worst, mut rest) = (f64::MIN, f64::MIN);
+    for seed in 1..=4 {
+        for frames in 20..40 {
+            let mut encoder = Encoder::new(EncoderConfig { rate: 16_000, ..EncoderConfig::default() }).unwrap();
+            let mut decoder = Decoder::new(rate).unwrap();
+            let said = speech::speech(1000, seed);
+            let packets = said.chunks_exact(320).take(frames).map(|pcm| encode(&mut encoder, pcm));
+            let packets = packets.chain(std::iter::repeat_n(silence.to_vec(), 3));
+            let (mut out, mut heard) = ([0; 960], Vec::new());
+            for packet in packets {
+                let length = decoder.decode(&packet, &mut out).unwrap();
+                heard.extend_from_slice(&out[..length]);
+            }
+            let ms = rate as usize / 1000;
+            let cut = frames * 20 * ms;
+            let before = sharpness(&heard[cut - 20 * ms..cut]);
+            // Windows of 1 ms, each half a window behind the one before.
+            let behind = (0..60).map(|half| sharpness(&heard[cut - 2 + half * ms / 2..][..ms]));
+            worst = behind.map(|after| 10.0 * (after / before).log10()).fold(worst, f64::max);
+            let level = |pcm: &[i16]| energy(pcm) / pcm.len() as f64 + 1e-3;
+            let after = level(&heard[cut + 20 * ms..]) / level(&heard[cut - 20 * ms..cut]);
+            rest = rest.max(10.0 * after.log10());
+        }
+    }
+    (worst, rest)
+}
+
+/// The edge's coded silence. `--no-capture` prints the steps; the last packet is silence as the speech codec itself has it.
+#[test]
+fn speech_falls_into_the_silence_of_the_other_codec_without_a_step() {
+    const SILENCE: [u8; 3] = [0xf8, 0xff, 0xfe];
+    const SPEECH_SILENCE: [u8; 8] = [0x48, 0x07, 0xc9, 0x79, 0xc5, 0x12, 0xf7, 0xbc];
+    for rate in [16_000, 48_000] {
+        let (step, rest) = cut_off(rate, &SILENCE);
+        let (same, same_rest) = cut_off(rate, &SPEECH_SILENCE);
+        println!(
+            "{rate} Hz: a step of {step:+.1} dB, then {rest:+.1} dB; in the same mode {same:+.1} and {same_rest:+.1} dB"
+        );
+        assert!(step <= 15.0 && rest <= -60.0, "{rate}: {step} dB, then {rest}");
+        assert!(step < same + 1.0, "{rate}: silence in the speech codec's own mode would be softer: {same} dB");
+    }
+}
+
 #[test]
 fn dtx_sends_next_to_nothing_in_silence() {
     let config = EncoderConfig { rate: 16_000, dtx: true, ..EncoderConfig::default() };

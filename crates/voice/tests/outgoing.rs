@@ -128,7 +128,7 @@ fn a_cut_is_never_behind_what_was_generated() {
     reply.run_ms(5);
     assert_eq!(reply.frames, 2);
     reply.conversation.clear_output(reply.now);
-    reply.playout(Playout::Flushed { utterance: Utterance(1), sent: 1920 });
+    reply.playout(Playout::Flushed { utterance: Utterance(1), sent: 1920, received: voice::Received::default() });
     let cleared = Output::Event(Event::PlayoutCleared { response: reply.response, played_end: 1200 });
     assert!(reply.others.contains(&cleared), "{:?}", reply.others);
 }

@@ -141,11 +141,70 @@ fn where_sending_again_takes_longer_than_may_be_waited_nothing_waits() {
     stream.wait_ms(90);
     stream.send(2, 960, 2);
     assert_eq!(stream.late, [(960, 2)], "150 ms after it was missed");
-    // Out of order it was, so one ptime; but not the 60 ms.
+    // It was asked for, and is no sign of packets out of order.
     stream.send(5, 3840, 5);
-    stream.taken();
-    stream.wait_ms(20);
-    assert_eq!(stream.taken(), [Got::Fec(960), Got::Packet(5)]);
+    assert_eq!(stream.taken()[2..], [Got::Packet(3), Got::Fec(960), Got::Packet(5)]);
+}
+
+/// One of each `every` packets is lost and comes again `answer` ms after the hole was seen, one of each 13 is overtaken by the
+/// next and comes 3 ms behind it: how often a hole waited, for how long, and what came in time of what was lost.
+fn answered(rtt_ms: u64, answer: u64, every: u32, overtaken: bool) -> (Vec<u64>, u64) {
+    let mut stream = Stream::with(nack());
+    stream.repair.set_round_trip(Duration::from_millis(rtt_ms));
+    let mut due: Vec<(u64, u32)> = Vec::new();
+    let (mut waits, mut since) = (Vec::new(), None);
+    for ms in 0..20_000_u64 {
+        if ms.is_multiple_of(20) {
+            let seq = u32::try_from(ms / 20).unwrap();
+            if seq > 0 && seq.is_multiple_of(every) {
+                due.push((ms + 20 + answer, seq));
+            } else if overtaken && seq % 13 == 5 {
+                due.push((ms + 23, seq));
+            } else {
+                stream.send(seq as u16, seq * 960, 7);
+            }
+        }
+        due.retain(|(at, seq)| {
+            if *at == ms {
+                stream.send(*seq as u16, *seq * 960, 7);
+            }
+            *at > ms
+        });
+        stream.wait_ms(1);
+        match (since, stream.repair.poll_timeout()) {
+            (None, Some(_)) => since = Some(ms),
+            (Some(from), None) => {
+                waits.push(ms - from);
+                since = None;
+            }
+            _ => {}
+        }
+    }
+    (waits, stream.repair.stats().concealed + stream.repair.stats().fec)
+}
+
+#[test]
+fn slow_answers_in_an_orderly_network_cost_the_first_hole_its_wait_and_no_other_one() {
+    let (waits, made_up) = answered(120, 120, 20, false);
+    assert_eq!((waits.as_slice(), made_up), (&[59][..], 49 * 960));
+    // Nor where the round trip is not known.
+    assert_eq!(answered(0, 120, 20, false).0, [59]);
+}
+
+#[test]
+fn packets_that_are_overtaken_say_nothing_of_how_long_sending_again_takes() {
+    let (waits, made_up) = answered(40, 40, 20, true);
+    assert_eq!(made_up, 0, "each was waited for long enough: {waits:?}");
+    assert!(waits.iter().all(|wait| (2..=43).contains(wait)), "{waits:?}");
+}
+
+#[test]
+fn beside_slow_answers_what_is_overtaken_is_waited_for_and_no_longer() {
+    // 100 ms are more than may be waited; what is overtaken is worth one ptime.
+    let (waits, made_up) = answered(100, 100, 20, true);
+    // Two were overtaken before the first was lost, which nobody knew how long to wait for.
+    assert!(waits.iter().skip(3).all(|wait| *wait <= 21), "{waits:?}");
+    assert_eq!(made_up, 49 * 960, "what is overtaken is not made up");
 }
 
 #[test]

@@ -180,7 +180,11 @@ fn t02_a_cut_is_clamped_to_what_the_backend_gave_of_the_item() {
         bench.run_ms(100);
     }
     bench.conversation.clear_output(bench.now);
-    let flushed = voice::Playout::Flushed { utterance: voice::Utterance(1), sent: 3760 * 48 };
+    let flushed = voice::Playout::Flushed {
+        utterance: voice::Utterance(1),
+        sent: 3760 * 48,
+        received: voice::Received::default(),
+    };
     bench.conversation.handle_playout(bench.now, flushed);
     bench.drain();
     assert_eq!(truncated(&bench), [(3690 * 48, None)]);

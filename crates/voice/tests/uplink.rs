@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Bench, speech};
 use voice::g711::{self, Law};
 use voice::opus::{Encoder, EncoderConfig};
-use voice::{Codec, Config, Event, MediaFrame, Output, RepairConfig, TurnConfig};
+use voice::{BackendInput, Codec, Config, Event, MediaFrame, Output, RepairConfig, TurnConfig};
 
 /// Everything is one turn, so that the backend hears each sample.
 fn whole() -> Config {
@@ -218,6 +218,8 @@ fn a_key_is_told_once_and_takes_no_turn() {
     let keys: Vec<Event> =
         bench.events().into_iter().filter(|event| matches!(event, Event::KeyPressed { .. })).collect();
     assert_eq!(keys, [Event::KeyPressed { key: '#', audio_ms: 220 }]);
+    let key = |output: &Output| matches!(output, Output::Backend(BackendInput::Key { key: '#', media_time: 10_560 }));
+    assert_eq!(bench.count(key), 1, "the backend hears of it as well");
     assert!(bench.events().iter().all(|event| !matches!(event, Event::SpeechStarted { .. })));
 }
 
@@ -256,9 +258,7 @@ fn a_backend_that_can_go_back_is_told_what_came_late() {
 fn a_backend_that_cannot_go_back_is_told_nothing() {
     let bench = late_packet(whole());
     assert_eq!(bench.backend.corrections, []);
-    assert!(
-        bench.log.iter().all(|(_, output)| !matches!(output, Output::Backend(voice::BackendInput::Correction { .. })))
-    );
+    assert!(bench.log.iter().all(|(_, output)| !matches!(output, Output::Backend(BackendInput::Correction { .. }))));
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Edge {
                 self.paused = false;
                 self.utterance.take_if(|playing| playing.id <= up_to);
                 self.heard.push((now, Heard::Flushed));
-                self.tell(now, Playout::Flushed { utterance: up_to, sent });
+                self.tell(now, Playout::Flushed { utterance: up_to, sent, received: voice::Received::default() });
             }
             _ => {}
         }

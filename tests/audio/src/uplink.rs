@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use voice::opus::{Encoder, EncoderConfig, MAX_PACKET_BYTES};
-use voice::{BackendInput, Codec, Config, Conversation, MediaFrame, Output, Stats};
+use voice::{
+    BackendInput, ClientView, Codec, Config, Conversation, MediaFrame, Output, Playout, Received, Stats, Utterance,
+};
 
 /// A packet lasts 20 ms: 320 samples at 16 kHz.
 pub(crate) const PACKET: usize = 320;
@@ -88,6 +90,67 @@ pub(crate) fn deliver(packets: &[Vec<u8>], lost: &[bool], copies: usize) -> anyh
     heard.stats = conversation.stats();
     heard.pcm.resize(packets.len() * PACKET, 0);
     Ok(heard)
+}
+
+/// What came of a stream whose packets come out of order or again.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    /// At each packet's arrival, how far behind the newest one is what left repair.
+    pub(crate) waited_ms: Vec<f64>,
+    /// Counts of the conversation.
+    pub(crate) stats: Stats,
+    /// Packets that were missing when the next came.
+    pub(crate) missing: usize,
+}
+
+/// Sends `packets` one each 20 ms. With `answer_ms` NACK is agreed, that is the round trip, and one packet in twenty comes only so
+/// long after the next; if they are `overtaken`, one in thirteen comes 3 ms after the next.
+pub(crate) fn disordered(packets: &[Vec<u8>], answer_ms: Option<u64>, overtaken: bool) -> anyhow::Result<Waits> {
+    let start = Instant::now();
+    let mut config = Config::default();
+    config.turn.server_vad = None;
+    config.repair.nack = answer_ms.is_some();
+    let mut conversation = Conversation::new(start, config);
+    if let Some(answer_ms) = answer_ms {
+        let client = ClientView {
+            rtt_us: u32::try_from(answer_ms * 1000)?,
+            delay_us: None,
+            received: Received::default(),
+            loss: 0,
+            told: 0,
+            transport_wide: true,
+        };
+        let report = Playout::Report { utterance: Utterance(1), sent: 0, limit: 0, client: Some(client) };
+        conversation.handle_playout(start, report);
+    }
+    let mut missing = 0;
+    let late = |index: usize| match answer_ms {
+        Some(answer_ms) if index % 20 == 10 => Some(20 + answer_ms),
+        _ if overtaken && index % 13 == 5 => Some(23),
+        _ => None,
+    };
+    let mut arrivals: Vec<(u64, usize)> = Vec::new();
+    for index in 0..packets.len() {
+        let late = late(index).filter(|_| index + 1 < packets.len());
+        missing += usize::from(late.is_some());
+        arrivals.push((20 * index as u64 + late.unwrap_or(0), index));
+    }
+    arrivals.sort_unstable();
+    let mut heard = Heard { pcm: Vec::new(), stats: Stats::default(), waited: 0 };
+    let (mut newest, mut waited_ms) = (0, Vec::new());
+    for (ms, index) in arrivals {
+        let now = start + Duration::from_millis(ms);
+        while let Some(due) = conversation.poll_timeout().filter(|due| *due <= now) {
+            conversation.handle_timeout(due);
+            take(&mut conversation, &mut heard);
+        }
+        conversation.handle_media(now, frame(index, &packets[index]), 0);
+        take(&mut conversation, &mut heard);
+        newest = newest.max(index);
+        let behind = ((newest + 1) * PACKET).saturating_sub(heard.pcm.len());
+        waited_ms.push(behind as f64 / 16.0);
+    }
+    Ok(Waits { waited_ms, stats: conversation.stats(), missing })
 }
 
 fn take(conversation: &mut Conversation, heard: &mut Heard) {

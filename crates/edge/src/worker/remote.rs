@@ -254,7 +254,7 @@ impl Remote {
     /// Tells the transceiver what became of playout.
     ///
     /// `view` tells what is known of the way to the client and of an utterance on it.
-    pub(crate) fn tell_playout(&mut self, now: Instant, view: impl FnOnce(u32) -> Option<DownlinkView>, io: &mut Io) {
+    pub(crate) fn tell_playout(&mut self, now: Instant, view: impl Fn(u32) -> Option<DownlinkView>, io: &mut Io) {
         while let Some(effect) = self.playout.poll_effect() {
             let kind = match effect.kind {
                 EffectKind::Started => playout_effect::Kind::Started,
@@ -264,7 +264,10 @@ impl Remote {
                 EffectKind::Finished => playout_effect::Kind::Finished,
                 EffectKind::Underrun => playout_effect::Kind::Underrun,
             };
-            let effect = PlayoutEffect { kind: kind.into(), utterance: effect.utterance, sent: effect.sent };
+            let client = Some(effect.utterance).filter(|_| effect.kind == EffectKind::Flushed).and_then(&view);
+            let (arrived, lost) = client.map_or((0, 0), |client| (client.arrived, client.lost));
+            let effect =
+                PlayoutEffect { kind: kind.into(), utterance: effect.utterance, sent: effect.sent, arrived, lost };
             self.message(edge_message::Kind::Playout(effect), io);
         }
         let Some(slot) = self.slot() else { return };
@@ -280,8 +283,10 @@ impl Remote {
                 client: view(report.utterance).map(|view| ClientView {
                     rtt_us: view.rtt_us,
                     delay_us: view.delay_us,
+                    arrived: view.arrived,
                     lost: view.lost,
                     loss: view.loss,
+                    told: view.told,
                     transport_wide: view.transport_wide,
                 }),
             };

@@ -134,6 +134,7 @@ fn sentence(decision: &ExportedDecision) -> String {
         "echo_gone" => "the agent is not heard back any more",
         "idle_timeout" => "nobody spoke for the idle timeout",
         "input_silent" => "the microphone gives nothing but zeros",
+        "mislabeled" => "the reply's audio seems to have another rate than its label",
         "client_cut" => "the client cuts the reply",
         "response_timeout" => "the backend gave nothing in time: the reply is given up",
         "playout_timeout" => "the edge said nothing of the reply: it is given up",

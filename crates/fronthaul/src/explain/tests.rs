@@ -171,9 +171,10 @@ turn 2, reply 2: failed (the backend gave no audio for 10000 ms); it began 8.000
 #[test]
 fn each_rule_finds_what_it_is_for() {
     type Change = fn(&mut ExportedTurn);
-    let rules: [(u8, Change); 7] = [
+    let rules: [(u8, Change); 8] = [
         (1, |turn| turn.decisions.push(decision(4000, "input_silent"))),
         (2, |turn| turn.counts = ExportedCounts { underruns: 1, ..ExportedCounts::default() }),
+        (2, |turn| turn.decisions.push(decision(4000, "mislabeled"))),
         (3, |turn| {
             turn.decisions.extend([decision(3700, "onset"), decision(3900, "interrupt")]);
         }),

@@ -14,10 +14,14 @@ pub struct ClientView {
     pub rtt_us: u32,
     /// From the arrival of a packet at the client to its sound, in microseconds.
     pub delay_us: Option<u32>,
-    /// Item samples (48 kHz) of the utterance that are known to be lost on the way to the client.
+    /// The item sample (48 kHz) of the utterance behind the last packet that is known to have reached the client.
+    pub arrived: u64,
+    /// Item samples sent behind that one and known not to have.
     pub lost: u64,
     /// Of what goes to the client, the part that is lost now, in 1/256.
     pub loss: u8,
+    /// How often the client has told of loss, low 8 bits.
+    pub told: u8,
     /// Told packet by packet (transport-wide feedback), not by receiver reports alone.
     pub transport_wide: bool,
 }
@@ -30,16 +34,18 @@ impl ClientView {
 
     fn body_bytes(&self) -> usize {
         let delay = self.delay_us.map_or(0, |delay| varint_len(delay.into()));
-        2 + varint_len(self.rtt_us.into()) + varint_len(self.lost.min(VARINT_MAX)) + delay
+        let place = varint_len(self.arrived.min(VARINT_MAX)) + varint_len(self.lost.min(VARINT_MAX));
+        3 + varint_len(self.rtt_us.into()) + place + delay
     }
 
     pub(super) fn write(&self, out: &mut BytesMut) {
-        // At most 2 + 3 * 8.
+        // At most 3 + 4 * 8.
         out.put_u8(u8::try_from(self.body_bytes()).unwrap_or(u8::MAX));
         let transport_wide = if self.transport_wide { FLAG_TRANSPORT_WIDE } else { 0 };
         let delay = if self.delay_us.is_some() { FLAG_DELAY } else { 0 };
-        out.put_slice(&[transport_wide | delay, self.loss]);
+        out.put_slice(&[transport_wide | delay, self.loss, self.told]);
         put_varint(out, self.rtt_us.into());
+        put_varint(out, self.arrived.min(VARINT_MAX));
         put_varint(out, self.lost.min(VARINT_MAX));
         if let Some(delay_us) = self.delay_us {
             put_varint(out, delay_us.into());
@@ -54,7 +60,9 @@ impl ClientView {
         Ok(Self {
             transport_wide: flags & FLAG_TRANSPORT_WIDE != 0,
             loss: body.u8()?,
+            told: body.u8()?,
             rtt_us: body.varint32()?,
+            arrived: body.varint()?,
             lost: body.varint()?,
             delay_us: if flags & FLAG_DELAY == 0 { None } else { Some(body.varint32()?) },
         })

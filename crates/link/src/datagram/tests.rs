@@ -105,15 +105,24 @@ fn a_report_has_the_bytes_of_the_picture() {
 
 #[test]
 fn the_client_part_of_a_report_has_the_bytes_of_the_picture_and_may_grow() {
-    let client = ClientView { rtt_us: 42_000, delay_us: Some(80_000), lost: 1920, loss: 13, transport_wide: true };
+    let client = ClientView {
+        rtt_us: 42_000,
+        delay_us: Some(80_000),
+        arrived: 48_000,
+        lost: 1920,
+        loss: 13,
+        told: 200,
+        transport_wide: true,
+    };
     let full = PlayoutReport { client: Some(client), ..report() };
     let mut writer = BatchWriter::playout();
     assert!(writer.push_report(&full) && writer.push_report(&report()));
     let batch = writer.take(1).to_vec();
     let expected = [
         0x03, 0xd4, 0x80, 1, // queue, client part follows and underruns
-        12, 3, 13, // its length, transport-wide and delay, loss
-        0x80, 0, 0xa4, 0x10, 0x47, 0x80, 0x80, 1, 0x38, 0x80, // round trip, lost, delay
+        17, 3, 13, 200, // its length, transport-wide and delay, loss, told
+        0x80, 0, 0xa4, 0x10, 0x80, 0, 0xbb, 0x80, 0x47, 0x80, 0x80, 1, 0x38,
+        0x80, // round trip, arrived, lost, delay
     ];
     assert_eq!(batch[5 + 12..][..expected.len()], expected);
     assert_eq!(reports(&batch), [Ok(full), Ok(report())]);
@@ -309,8 +318,10 @@ fn every_frame_and_report_comes_back_as_it_went() {
                 client: rng.random::<bool>().then(|| ClientView {
                     rtt_us: rng.random::<u32>() >> rng.random_range(0..32),
                     delay_us: rng.random::<bool>().then(|| rng.random()),
+                    arrived: rng.random::<u64>() >> rng.random_range(2..64),
                     lost: rng.random::<u64>() >> rng.random_range(2..64),
                     loss: rng.random(),
+                    told: rng.random(),
                     transport_wide: rng.random(),
                 }),
             })

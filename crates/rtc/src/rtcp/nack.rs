@@ -38,6 +38,8 @@ pub(crate) struct Missing {
     packets: Vec<Packet>,
     /// From the request to the packet, smoothed.
     repair_time: Option<Duration>,
+    /// To the client and back, once it is known.
+    round_trip: Option<Duration>,
     requested: u64,
 }
 
@@ -50,6 +52,11 @@ struct Packet {
 }
 
 impl Missing {
+    /// To the client and back, as it was measured last.
+    pub(crate) fn set_round_trip(&mut self, round_trip: Duration) {
+        self.round_trip = Some(round_trip);
+    }
+
     /// A packet came. Another stream begins anew.
     pub(crate) fn on_packet(&mut self, now: Instant, ssrc: u32, seq: u16) {
         if self.ssrc != ssrc {
@@ -82,9 +89,10 @@ impl Missing {
     pub(crate) fn found(&mut self, now: Instant, seq: u16) {
         let Some(at) = self.packets.iter().position(|packet| packet.seq == seq) else { return };
         let packet = self.packets.remove(at);
-        if packet.requests == 1 {
-            // Of a packet that was asked for twice nobody knows which request it answers.
-            let took = now.saturating_duration_since(packet.since);
+        let took = now.saturating_duration_since(packet.since);
+        // Sooner than a round trip, a quarter of it taken for measuring, nothing is answered: it was only overtaken. Of a packet
+        // that was asked for twice nobody knows which request it answers.
+        if packet.requests == 1 && self.round_trip.is_none_or(|round_trip| took >= round_trip * 3 / 4) {
             self.repair_time = Some(self.repair_time.map_or(took, |smoothed| (smoothed * 3 + took) / 4));
         }
     }
@@ -102,7 +110,8 @@ impl Missing {
     /// Appends the request that is due to `out`, as from `sender`. Whether there is one.
     pub(crate) fn write(&mut self, now: Instant, sender: u32, out: &mut Vec<u8>) -> bool {
         self.packets.retain(|packet| now.saturating_duration_since(packet.since) < FORGET);
-        let patience = self.repair_time.map_or(PATIENCE, |took| (took * 3 / 2).max(PATIENCE_MIN));
+        let least = self.round_trip.map_or(PATIENCE_MIN, |round_trip| PATIENCE_MIN.max(round_trip * 3 / 2));
+        let patience = self.repair_time.map_or(PATIENCE, |took| took * 3 / 2).max(least);
         let start = out.len();
         let mut entry: Option<(u16, u16)> = None;
         for packet in &mut self.packets {
@@ -197,6 +206,32 @@ mod tests {
         missing.on_packet(after(now, 101), THEIRS, 6);
         assert_eq!(asked(&mut missing, after(now, 101)), [5]);
         assert_eq!(missing.poll_timeout(), Some(after(now, 161)), "half as long again as the last answer took");
+    }
+
+    #[test]
+    fn what_was_only_overtaken_does_not_say_how_long_an_answer_takes() {
+        let begin = Instant::now();
+        let mut missing = Missing::default();
+        missing.set_round_trip(Duration::from_millis(100));
+        missing.on_packet(begin, THEIRS, 0);
+        let mut asked_twice = 0;
+        for n in 1..50_u16 {
+            // Every second packet comes 2 ms behind the next; every twentieth is lost, and comes a round trip later.
+            let now = after(begin, u64::from(n) * 200);
+            missing.on_packet(now, THEIRS, n * 2);
+            assert_eq!(asked(&mut missing, now), [n * 2 - 1]);
+            if n % 10 != 0 {
+                missing.on_packet(after(now, 2), THEIRS, n * 2 - 1);
+                continue;
+            }
+            asked_twice += asked(&mut missing, after(now, 99)).len();
+            missing.on_packet(after(now, 100), THEIRS, n * 2 - 1);
+        }
+        assert_eq!(asked_twice, 0);
+        let now = after(begin, 20_000);
+        missing.on_packet(now, THEIRS, 100);
+        assert_eq!(asked(&mut missing, now), [99]);
+        assert_eq!(missing.poll_timeout(), Some(after(now, 150)));
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! What is known of the way to the client: which of our packets came, how long they took, and so what the client plays.
 //!
-//! Two sources. Transport-wide feedback tells each packet ([`crate::rtcp::Feedback`], each 50 to 250 ms); the packets that
-//! it may speak of are remembered in a log of fixed size, made once when it is agreed. Receiver reports tell numbers (RFC
-//! 3550 §6.4.1; Chromium sends one each 5 s): loss is then spread over the packets since the report before.
+//! Two sources. Transport-wide feedback tells each packet ([`crate::rtcp::Feedback`], each 50 to 250 ms). Receiver reports tell
+//! the highest sequence number that came and the share that did not (RFC 3550 §6.4.1; Chromium sends one each 5 s); they count
+//! as long as no feedback has come, agreed or not. The packets that either may speak of are remembered in a log of fixed size,
+//! made once when media can be sent. A packet has one number in all of them: its transport-wide one is that of its RTP header.
+//!
+//! What a client got of an item is told by place, not by number: what was lost lies where it was sent, however late that is
+//! known.
 //!
 //! # Invariant
 //!
 //! Media costs no allocation, and whatever a client reports changes nothing but these figures: packets that were never sent
-//! are not spoken of, and each of them is lost at most once.
+//! are not spoken of, and of an item nothing is known beyond what was sent.
 //!
 //! # The playout delay
 //!
@@ -22,9 +26,15 @@ use std::time::{Duration, Instant};
 
 use crate::rtcp::{Feedback, ReportBlock};
 
-/// Packets that feedback may speak of: 2.5 s of 20 ms packets, where feedback comes within 250 ms and a round trip. 128
+/// Packets that a client may speak of: 2.5 s of 20 ms packets, where feedback comes within 250 ms and a round trip. 128
 /// entries of 6 bytes are 768 bytes per session, and with the counts beside them 1 KiB.
 const LOG: u16 = 128;
+
+/// Grain of places in an item, in samples: Opus' 2.5 ms.
+const GRAIN: u64 = 120;
+
+/// A packet that a report does not speak of, sent by a round trip and so much before it came, is late at least.
+const REPORT_SLACK_MS: u32 = 20;
 
 /// Ticks of the log's clock and of the client's: 250 us.
 const TICK_US: u32 = 250;
@@ -62,10 +72,14 @@ pub struct DownlinkView {
     pub rtt_us: u32,
     /// From a packet's arrival at the client to its sound, in microseconds.
     pub delay_us: Option<u32>,
-    /// Samples of the label asked for that are known to be lost.
+    /// Of the label asked for, the sample behind the last packet that is known to have arrived.
+    pub arrived: u64,
+    /// Samples of it that were sent behind that one and are known not to have.
     pub lost: u64,
     /// The part that is lost now, in 1/256.
     pub loss: u8,
+    /// How often the client has told of loss, low 8 bits: what is seen again under the same number was told once.
+    pub told: u8,
     /// Told packet by packet.
     pub transport_wide: bool,
 }
@@ -74,45 +88,44 @@ pub struct DownlinkView {
 #[derive(Debug, Default)]
 pub(super) struct Downlink {
     log: Option<Box<Log>>,
-    /// What is sent, and what was sent before it: samples lost of each label.
-    labels: [(u32, u64); 2],
+    /// What is sent, and what was sent before it.
+    items: [Item; 2],
     /// In 1/65536.
     loss: i32,
-    reported: Option<Reported>,
-    /// Packets, and samples of the label that is sent, since the last report.
-    packets: u32,
-    samples: u64,
+    told: u8,
+    /// Jitter in microseconds, of the last receiver report.
+    jitter_us: Option<u32>,
 }
 
-/// Of the last receiver report.
-#[derive(Debug, Clone, Copy)]
-struct Reported {
-    cumulative_lost: i32,
-    jitter_us: u32,
+/// The samples of one label.
+#[derive(Debug, Clone, Copy, Default)]
+struct Item {
+    label: u32,
+    sent: u64,
+    /// Behind the last packet that arrived.
+    arrived: u64,
+    /// Up to here it is known what arrived; `arrived` at least.
+    known: u64,
 }
 
 impl Downlink {
-    /// Transport-wide feedback is agreed, or is not.
-    pub(super) fn agree(&mut self, now: Instant, transport_wide: bool) {
-        if !transport_wide {
-            self.log = None;
-        } else if self.log.is_none() {
-            self.log = Some(Box::new(Log::new(now)));
-        }
+    /// Media can be sent.
+    pub(super) fn start(&mut self, now: Instant) {
+        self.log.get_or_insert_with(|| Box::new(Log::new(now)));
     }
 
-    /// A packet leaves; its transport-wide sequence number, where that is agreed. `label` 0 is nothing that anyone asks for.
-    pub(super) fn on_sent(&mut self, now: Instant, label: u32, samples: u16) -> Option<u16> {
-        if label != 0 && self.labels[0].0 != label {
-            self.labels = [(label, 0), self.labels[0]];
-            self.samples = 0;
+    /// The packet with this sequence number leaves. `label` 0 is nothing that anyone asks for.
+    pub(super) fn on_sent(&mut self, now: Instant, seq: u16, label: u32, samples: u16) {
+        if label != 0 && self.items[0].label != label {
+            self.items = [Item { label, ..Item::default() }, self.items[0]];
         }
-        let Some(log) = &mut self.log else {
-            self.packets = self.packets.saturating_add(1);
-            self.samples += u64::from(if label == 0 { 0 } else { samples });
-            return None;
-        };
-        Some(log.push(now, label, samples))
+        let Some(log) = &mut self.log else { return };
+        let mut end = 0;
+        if label != 0 {
+            self.items[0].sent += u64::from(samples);
+            end = self.items[0].sent;
+        }
+        log.push(now, seq, label, end);
     }
 
     /// The client told packet by packet.
@@ -120,64 +133,71 @@ impl Downlink {
         let Some(log) = &mut self.log else { return };
         let clock_ms = log.clock_ms(now);
         let clock = clock_ms.wrapping_mul(TICKS_PER_MS);
-        let mut newest = None;
+        let (mut newest, mut news) = (None, false);
         for status in feedback.statuses() {
             let Some(entry) = log.entry(status.seq) else { continue };
-            let (label, samples) = (entry.label, u64::from(entry.samples));
-            let count = self.labels.iter_mut().find(|(known, _)| low8(*known) == label);
+            let item = self.items.iter_mut().find(|item| low8(item.label) == entry.label && entry.label != 0);
             match (entry.state, status.arrived) {
                 (State::Sent, None) => {
                     entry.state = State::Lost;
+                    news = true;
                     self.loss += ((1 << 16) - self.loss) / LOSS_WEIGHT;
-                    if let Some((_, lost)) = count {
-                        *lost += samples;
-                    }
+                    item.into_iter().for_each(|item| item.lost(*entry));
                 }
                 (State::Sent, Some(arrived)) => {
                     entry.state = State::Arrived;
+                    news = true;
                     let age_ms = low16(clock_ms).wrapping_sub(entry.sent);
                     let sent = clock.wrapping_sub(u32::from(age_ms) * TICKS_PER_MS);
                     self.loss -= self.loss / LOSS_WEIGHT;
+                    item.into_iter().for_each(|item| item.arrived(*entry));
                     newest = Some(sent);
                     log.lateness.arrived(arrived, sent);
                 }
                 // It was late, and said to be lost meanwhile.
                 (State::Lost, Some(_)) => {
                     entry.state = State::Arrived;
-                    if let Some((_, lost)) = count {
-                        *lost = lost.saturating_sub(samples);
-                    }
+                    item.into_iter().for_each(|item| item.arrived(*entry));
                 }
                 (State::Lost, None) | (State::Arrived, _) => {}
             }
         }
+        self.told = self.told.wrapping_add(news.into());
         if let Some(sent) = newest {
             log.told = true;
             log.round_trip.add(clock, clock.wrapping_sub(sent), ROUND_TRIP_TICKS);
         }
     }
 
-    /// A block of the client's about our stream, whose RTP clock has this rate.
-    pub(super) fn on_report(&mut self, block: &ReportBlock, clock_rate: u32) {
-        let before = self.reported.map_or(0, |reported| reported.cumulative_lost);
+    /// A block of the client's about our stream, whose RTP clock has this rate; `rtt`: as it is known by it.
+    pub(super) fn on_report(&mut self, now: Instant, block: &ReportBlock, clock_rate: u32, rtt: Option<Duration>) {
         let jitter_us =
             u32::try_from(u64::from(block.jitter) * 1_000_000 / u64::from(clock_rate.max(1))).unwrap_or(u32::MAX);
-        self.reported = Some(Reported { cumulative_lost: block.cumulative_lost, jitter_us });
-        if self.log.as_ref().is_some_and(|log| log.told) {
-            return;
-        }
+        self.jitter_us = Some(jitter_us);
+        let Some(log) = self.log.as_mut().filter(|log| !log.told) else { return };
         self.loss = i32::from(block.fraction_lost) << 8;
-        let lost = u64::try_from(i64::from(block.cumulative_lost) - i64::from(before)).unwrap_or(0);
-        let packets = u64::from(self.packets.max(1));
-        // No more than was sent, whatever the client says.
-        self.labels[0].1 += self.samples * lost.min(packets) / packets;
-        (self.packets, self.samples) = (0, 0);
+        self.told = self.told.wrapping_add(1);
+        let patience_ms = rtt.map(|rtt| {
+            let rtt_ms = u32::try_from(rtt.as_millis()).unwrap_or(u32::MAX);
+            rtt_ms.saturating_add(REPORT_SLACK_MS.max(jitter_us.saturating_mul(3) / 1000))
+        });
+        let (clock_ms, highest) = (low16(log.clock_ms(now)), low16(block.highest_seq));
+        let next = log.next;
+        for seq in (1..=LOG).map(|age| next.wrapping_sub(age)) {
+            let Some(entry) = log.entry(seq).filter(|entry| entry.label != 0) else { continue };
+            let Some(item) = self.items.iter_mut().find(|item| low8(item.label) == entry.label) else { continue };
+            if highest.wrapping_sub(seq) < 1 << 15 {
+                item.arrived(*entry);
+            } else if patience_ms.is_some_and(|patience| u32::from(clock_ms.wrapping_sub(entry.sent)) > patience) {
+                item.lost(*entry);
+            }
+        }
     }
 
     /// What is known, once anything is. `rtt` is that of receiver reports.
     pub(super) fn view(&self, label: u32, rtt: Option<Duration>) -> Option<DownlinkView> {
         let told = self.log.as_ref().filter(|log| log.told);
-        if told.is_none() && self.reported.is_none() {
+        if told.is_none() && self.jitter_us.is_none() {
             return None;
         }
         let reported_us = rtt.map(|rtt| u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX));
@@ -185,21 +205,42 @@ impl Downlink {
         let told_us = told.and_then(|log| log.round_trip.least()).map(|ticks| ticks.saturating_mul(TICK_US));
         let lateness_us = match told {
             Some(log) => log.lateness.steps().map(|steps| steps * STEP_MS * 1000),
-            None => self.reported.map(|reported| {
-                (reported.jitter_us.saturating_mul(3) / (STEP_MS * 1000)).min(STEPS.into()) * STEP_MS * 1000
-            }),
+            None => self
+                .jitter_us
+                .map(|jitter_us| (jitter_us.saturating_mul(3) / (STEP_MS * 1000)).min(STEPS.into()) * STEP_MS * 1000),
         };
+        let item = self.items.iter().find(|item| item.label == label).copied().unwrap_or_default();
         Some(DownlinkView {
             rtt_us: reported_us.into_iter().chain(told_us).min().unwrap_or(0),
             delay_us: lateness_us.map(|lateness| lateness + STEP_MS * 1000),
-            lost: self.labels.iter().find(|(known, _)| *known == label).map_or(0, |(_, lost)| *lost),
+            arrived: item.arrived,
+            lost: item.known - item.arrived,
             loss: u8::try_from(self.loss >> 8).unwrap_or(u8::MAX),
+            told: self.told,
             transport_wide: told.is_some(),
         })
     }
 }
 
-/// Packets that feedback may still speak of.
+impl Item {
+    fn arrived(&mut self, entry: Entry) {
+        self.arrived = self.arrived.max(self.place(entry));
+        self.known = self.known.max(self.arrived);
+    }
+
+    fn lost(&mut self, entry: Entry) {
+        self.known = self.known.max(self.place(entry));
+    }
+
+    /// The sample behind a packet of this label.
+    fn place(&self, entry: Entry) -> u64 {
+        let grains = self.sent / GRAIN;
+        let back = low_grains(grains).wrapping_sub(entry.end);
+        grains.saturating_sub(back.into()) * GRAIN
+    }
+}
+
+/// Packets that a client may still speak of.
 #[derive(Debug)]
 struct Log {
     base: Instant,
@@ -216,8 +257,9 @@ struct Log {
 struct Entry {
     /// In milliseconds since the log's begin, low 16 bits: feedback comes within the minute.
     sent: u16,
-    samples: u16,
-    /// Low 8 bits: two labels at a time are told apart, and labels rise.
+    /// The sample of its label behind it, in [`GRAIN`]s, low 16 bits: 163 s.
+    end: u16,
+    /// Low 8 bits: two labels at a time are told apart, and labels rise. 0: nobody asks after it, nor after each 256th label.
     label: u8,
     state: State,
 }
@@ -232,7 +274,7 @@ enum State {
 
 impl Log {
     fn new(now: Instant) -> Self {
-        let empty = Entry { sent: 0, samples: 0, label: 0, state: State::Arrived };
+        let empty = Entry { sent: 0, end: 0, label: 0, state: State::Arrived };
         Self {
             base: now,
             entries: [empty; LOG as usize],
@@ -243,13 +285,10 @@ impl Log {
         }
     }
 
-    fn push(&mut self, now: Instant, label: u32, samples: u16) -> u16 {
-        let seq = self.next;
+    fn push(&mut self, now: Instant, seq: u16, label: u32, end: u64) {
         self.next = seq.wrapping_add(1);
-        let samples = if label == 0 { 0 } else { samples };
-        let sent = low16(self.clock_ms(now));
-        self.entries[usize::from(seq % LOG)] = Entry { sent, samples, label: low8(label), state: State::Sent };
-        seq
+        let (sent, end) = (low16(self.clock_ms(now)), low_grains(end / GRAIN));
+        self.entries[usize::from(seq % LOG)] = Entry { sent, end, label: low8(label), state: State::Sent };
     }
 
     /// The packet of a sequence number, unless it is forgotten or not sent yet.
@@ -267,6 +306,11 @@ impl Log {
 #[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
 fn low16(value: u32) -> u16 {
     value as u16
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
+fn low_grains(grains: u64) -> u16 {
+    grains as u16
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]

@@ -110,12 +110,7 @@ impl Media {
     /// DTLS gave keys.
     pub(super) fn start(&mut self, now: Instant, keys: (srtp::Sender, srtp::Receiver)) {
         self.keys = Some(keys);
-        self.agree(now);
-    }
-
-    fn agree(&mut self, now: Instant) {
-        let transport_wide = self.setup.as_ref().is_some_and(|audio| audio.transport_seq_id.is_some());
-        self.downlink.agree(now, transport_wide && self.keys.is_some());
+        self.downlink.start(now);
     }
 
     /// The session is closed.
@@ -260,7 +255,8 @@ impl Media {
                 Ok(Item::Block(block)) => {
                     self.sent.on_block(now, &self.clock, &block);
                     if block.ssrc == self.sent.ssrc() {
-                        self.downlink.on_report(&block, clock_rate(self.setup.as_ref()));
+                        let rtt = self.sent.rtt();
+                        self.downlink.on_report(now, &block, clock_rate(self.setup.as_ref()), rtt);
                     }
                 }
                 Ok(Item::Feedback(feedback)) => {
@@ -273,6 +269,7 @@ impl Media {
         }
         stats.reported_lost = self.sent.reported_lost();
         if let Some(rtt) = self.sent.rtt() {
+            self.missing.set_round_trip(rtt);
             stats.rtt_us = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX);
         }
         Ok(Reported { newest, result })
@@ -287,7 +284,7 @@ impl Media {
     }
 
     /// A later offer changed what is agreed. Streams and counters go on.
-    pub(super) fn renew(&mut self, now: Instant, setup: &Option<AudioSetup>) {
+    pub(super) fn renew(&mut self, setup: &Option<AudioSetup>) {
         let fresh = self.setup.is_none() || clock_rate(self.setup.as_ref()) != clock_rate(setup.as_ref());
         self.setup.clone_from(setup);
         if fresh {
@@ -295,7 +292,6 @@ impl Media {
             self.streams.clear();
             self.ticks = Ticks::default();
         }
-        self.agree(now);
     }
 
     /// See [`super::Session::downlink`].
@@ -322,14 +318,15 @@ impl Media {
         } else {
             self.ticks.at(frame.rtp_timestamp, clock_rate, self.timestamp_offset)
         };
-        let seq = self.downlink.on_sent(now, frame.label, frame.samples);
+        self.downlink.on_sent(now, self.seq, frame.label, frame.samples);
         let header = Header {
             marker: frame.marker,
             payload_type,
             seq: self.seq,
             timestamp,
             ssrc: audio.ssrc,
-            transport_seq: audio.transport_seq_id.zip(seq).map(|(id, seq)| TransportSeq { id, seq }),
+            // One stream: its numbers are the transport's.
+            transport_seq: audio.transport_seq_id.map(|id| TransportSeq { id, seq: self.seq }),
         };
         out.clear();
         header.write(out);

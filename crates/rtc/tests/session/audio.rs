@@ -81,24 +81,18 @@ fn loss_is_learned_packet_by_packet_from_a_foreign_stacks_feedback() {
     });
     pair.client.direct_api().enable_twcc_feedback();
     pair.echo = true;
-    let (mut sent, mut lost) = (0, 0);
-    let count = std::rc::Rc::new(std::cell::Cell::new(0));
-    let told = std::rc::Rc::clone(&count);
+    let mut sent = 0;
     pair.lose = Box::new(move |way, datagram| {
         let audio = way == Way::Down && classify(datagram) == Class::Rtp;
         sent += u32::from(audio);
-        let lose = audio && sent % 10 == 5;
-        lost += u64::from(lose);
-        told.set(lost);
-        lose
+        audio && sent % 10 == 5
     });
     pair.talk(200);
     pair.run(Duration::from_millis(500));
     let view = pair.server.downlink(1).unwrap();
     assert!(pair.server.stats().feedback > 10, "{:?}", pair.server.stats());
     assert!(view.transport_wide, "{view:?}");
-    // The last ones before the end may not be told of.
-    assert!((15..=count.get()).contains(&(view.lost / 960)), "{view:?}, {} were lost", count.get());
+    assert!(view.arrived > 190 * 960 && view.loss > 13, "{view:?}, a tenth is lost");
     assert!((99_000..=102_000).contains(&view.rtt_us), "{view:?}");
     assert_eq!(view.delay_us, Some(20_000), "nothing comes late");
     assert_eq!(pair.discards, []);

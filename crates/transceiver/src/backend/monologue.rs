@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use voice::{AgentAudio, BackendInput, BackendOutput, ResponseId};
 
-use super::Backend;
+use super::{Backend, Wanted};
 
 /// Audio given at once, as models do.
 const CHUNK: Duration = Duration::from_millis(100);
@@ -56,14 +56,18 @@ impl Backend for Monologue {
             | BackendInput::SpeechStarted { .. }
             | BackendInput::SpeechStopped { .. }
             | BackendInput::Commit { .. }
+            | BackendInput::Key { .. }
             | BackendInput::Played { .. }
             | BackendInput::Correction { .. } => {}
         }
     }
 
-    fn poll(&mut self, now: Instant) -> Option<BackendOutput> {
+    fn poll(&mut self, now: Instant, wanted: Wanted) -> Option<BackendOutput> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
+        }
+        if wanted == Wanted::Control {
+            return None;
         }
         let (response, next) = self.saying.as_mut()?;
         let due = next.unwrap_or(now);
@@ -76,8 +80,8 @@ impl Backend for Monologue {
         Some(BackendOutput::Audio { response: *response, audio: AgentAudio::Pcm(pcm) })
     }
 
-    fn poll_timeout(&self) -> Option<Instant> {
-        let (_, due) = self.saying?;
+    fn poll_timeout(&self, wanted: Wanted) -> Option<Instant> {
+        let (_, due) = self.saying.filter(|_| wanted == Wanted::All)?;
         due.and_then(|due| due.checked_sub(CHUNK * AHEAD))
     }
 }
@@ -98,7 +102,7 @@ mod tests {
 
     /// Samples given when asked at `now`.
     fn given(monologue: &mut Monologue, now: Instant) -> usize {
-        let outputs = std::iter::from_fn(|| monologue.poll(now));
+        let outputs = std::iter::from_fn(|| monologue.poll(now, Wanted::All));
         outputs
             .map(
                 |output| {
@@ -113,15 +117,15 @@ mod tests {
         let begin = Instant::now();
         let mut monologue = Monologue::new(24_000, 123_456);
         assert_eq!(given(&mut monologue, begin), 0);
-        assert_eq!(monologue.poll_timeout(), None);
+        assert_eq!(monologue.poll_timeout(Wanted::All), None);
         monologue.handle(BackendInput::CreateResponse { response: ResponseId(1) });
         assert_eq!(given(&mut monologue, begin), 3 * 2400);
         let mut total = 0;
         for _ in 0..100 {
-            let due = monologue.poll_timeout().unwrap();
+            let due = monologue.poll_timeout(Wanted::All).unwrap();
             total += given(&mut monologue, due);
         }
-        assert_eq!(monologue.poll_timeout(), Some(begin + CHUNK * 101));
+        assert_eq!(monologue.poll_timeout(Wanted::All), Some(begin + CHUNK * 101));
         assert_eq!(total, 100 * 2400);
         monologue.handle(BackendInput::Cancel { response: ResponseId(1) });
         assert_eq!(given(&mut monologue, begin + CHUNK * 1000), 0);

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use voice::{AgentAudio, BackendInput, BackendOutput, ResponseId};
 
-use super::Backend;
+use super::{Backend, Wanted};
 
 /// Kept around the voiced part, in 48 kHz samples: 40 ms, so that soft onsets and ends are heard.
 const MARGIN: u64 = 48 * 40;
@@ -114,7 +114,7 @@ impl Backend for Parrot {
                 }
                 self.outputs.retain(|output| *output != BackendOutput::ResponseStarted { response });
             }
-            BackendInput::Played { .. } | BackendInput::Correction { .. } => {}
+            BackendInput::Played { .. } | BackendInput::Correction { .. } | BackendInput::Key { .. } => {}
             BackendInput::Close => {
                 self.saying = None;
                 self.outputs.clear();
@@ -122,8 +122,9 @@ impl Backend for Parrot {
         }
     }
 
-    fn poll(&mut self, _: Instant) -> Option<BackendOutput> {
-        self.outputs.pop_front().or_else(|| self.say())
+    fn poll(&mut self, _: Instant, wanted: Wanted) -> Option<BackendOutput> {
+        let control = self.outputs.pop_front();
+        if wanted == Wanted::Control { control } else { control.or_else(|| self.say()) }
     }
 }
 
@@ -146,10 +147,15 @@ impl Speech {
 
     /// The voiced part with its margins; everything when nobody told where voice lies.
     fn voiced_part(mut self, rate: usize) -> Vec<i16> {
-        let Some((from, to)) = self.voiced else { return self.pcm };
+        let Some((from, to)) = self.voiced else {
+            self.pcm.shrink_to_fit();
+            return self.pcm;
+        };
         let (from, to) = (self.index(from.saturating_sub(MARGIN), rate), self.index(to.saturating_add(MARGIN), rate));
         self.pcm.truncate(to.max(from));
         self.pcm.drain(..from);
+        // It is kept until the next turn is committed: what grew by doubling, and the silence around it, are not.
+        self.pcm.shrink_to_fit();
         self.pcm
     }
 }
@@ -168,7 +174,7 @@ mod tests {
 
     fn said(parrot: &mut Parrot) -> Vec<i16> {
         let mut said = Vec::new();
-        while let Some(output) = parrot.poll(Instant::now()) {
+        while let Some(output) = parrot.poll(Instant::now(), Wanted::All) {
             if let BackendOutput::Audio { audio: AgentAudio::Pcm(pcm), .. } = output {
                 assert!(pcm.len() <= 1600);
                 said.extend(pcm);
@@ -183,6 +189,14 @@ mod tests {
         parrot.handle(BackendInput::Audio { pcm: ramp(8000..16_000), media_time: 96_000 + 24_000 });
         parrot.handle(BackendInput::SpeechStopped { turn: TURN, from, to });
         parrot.handle(BackendInput::Commit { turn: TURN });
+    }
+
+    #[test]
+    fn of_a_committed_turn_nothing_is_kept_but_what_is_said() {
+        let mut parrot = Parrot::new(16_000);
+        heard(&mut parrot, 96_000 + 9600, 96_000 + 38_400);
+        assert_eq!(parrot.heard.capacity(), 9600 + 2 * 640);
+        assert_eq!(parrot.hearing.pcm.capacity(), 0);
     }
 
     #[test]
@@ -208,7 +222,7 @@ mod tests {
         heard(&mut parrot, 96_000, 96_000 + 4800);
         let response = ResponseId(7);
         parrot.handle(BackendInput::CreateResponse { response });
-        let outputs: Vec<_> = std::iter::from_fn(|| parrot.poll(Instant::now())).collect();
+        let outputs: Vec<_> = std::iter::from_fn(|| parrot.poll(Instant::now(), Wanted::All)).collect();
         assert_eq!(outputs[..2], [BackendOutput::Ready, BackendOutput::ResponseStarted { response }]);
         assert_eq!(outputs[2..4].iter().filter(|output| matches!(output, BackendOutput::Audio { .. })).count(), 2);
         assert_eq!(outputs[4..], [BackendOutput::ResponseDone { response }]);
@@ -218,13 +232,13 @@ mod tests {
     fn nothing_follows_a_cancel() {
         let mut parrot = Parrot::new(16_000);
         heard(&mut parrot, 96_000, 96_000 + 38_400);
-        assert_eq!(parrot.poll(Instant::now()), Some(BackendOutput::Ready));
+        assert_eq!(parrot.poll(Instant::now(), Wanted::All), Some(BackendOutput::Ready));
         let response = ResponseId(1);
         parrot.handle(BackendInput::CreateResponse { response });
-        parrot.poll(Instant::now());
-        parrot.poll(Instant::now());
+        parrot.poll(Instant::now(), Wanted::All);
+        parrot.poll(Instant::now(), Wanted::All);
         parrot.handle(BackendInput::Cancel { response });
-        assert_eq!(parrot.poll(Instant::now()), None);
+        assert_eq!(parrot.poll(Instant::now(), Wanted::All), None);
     }
 
     #[test]
@@ -246,7 +260,7 @@ mod tests {
         heard(&mut parrot, 96_000, 96_000 + 38_400);
         parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
         for _ in 0..3 {
-            parrot.poll(Instant::now());
+            parrot.poll(Instant::now(), Wanted::All);
         }
         parrot.handle(BackendInput::SpeechStarted { turn: TurnId(2) });
         parrot.handle(BackendInput::Audio { pcm: vec![-1; 4800], media_time: 480_000 });

@@ -14,16 +14,16 @@ use realtime::{CancelReason, Command, CreateRefusal, Input, TurnDetection};
 use voice::g711::Law;
 use voice::telephone::Telephone;
 use voice::{
-    BackendInput, ClientView, Conversation, Event, FlushReason, MediaFrame, Output, Playout, RepairConfig, ServerVad,
-    TurnConfig, TurnTiming, Utterance,
+    BackendInput, ClientView, Conversation, Event, FlushReason, MediaFrame, Output, Playout, Received, RepairConfig,
+    ServerVad, TurnConfig, TurnTiming, Utterance,
 };
 
 use super::CallOutput;
-use crate::backend::Backend;
+use crate::backend::{Backend, Wanted};
 use crate::record::{Counts, Recorder};
 
 /// Backend outputs taken in one go: more than the 10 s of speech, in pieces of 100 ms, after which the conversation wants
-/// no more; a backend of smaller pieces is heard on at once after everybody else.
+/// no more speech; a backend that has more to say is heard on at once after everybody else.
 const MAX_BACKEND_OUTPUTS: usize = 128;
 
 /// Turns whose timing was not read yet; the owner reads them after every input, one each.
@@ -98,7 +98,10 @@ impl Dialogue {
             Kind::Started => Playout::Started { utterance },
             Kind::Paused => Playout::Paused { utterance, sent },
             Kind::Resumed => Playout::Resumed { utterance, sent },
-            Kind::Flushed => Playout::Flushed { utterance, sent },
+            Kind::Flushed => {
+                let received = Received { to: effect.arrived, lost: effect.lost };
+                Playout::Flushed { utterance, sent, received }
+            }
             Kind::Finished => Playout::Finished { utterance, sent },
             Kind::Underrun => Playout::Underrun { utterance, sent },
         };
@@ -111,8 +114,9 @@ impl Dialogue {
         let client = report.client.map(|client| ClientView {
             rtt_us: client.rtt_us,
             delay_us: client.delay_us,
-            lost: client.lost,
+            received: Received { to: client.arrived, lost: client.lost },
             loss: client.loss,
+            told: client.told,
             transport_wide: client.transport_wide,
         });
         let (sent, limit) = (report.sent, report.limit);
@@ -145,8 +149,7 @@ impl Dialogue {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        // A backend that is not asked for more has nothing that is due.
-        let backend = self.backend.poll_timeout().filter(|_| self.conversation.wants_audio());
+        let backend = self.backend.poll_timeout(self.wanted());
         [self.conversation.poll_timeout(), self.unfinished, backend].into_iter().flatten().min()
     }
 
@@ -177,8 +180,7 @@ impl Dialogue {
             // One at a time: what the conversation makes of it comes first.
             if idle
                 && budget > 0
-                && self.conversation.wants_audio()
-                && let Some(output) = self.backend.poll(now)
+                && let Some(output) = self.backend.poll(now, self.wanted())
             {
                 budget -= 1;
                 idle = false;
@@ -202,6 +204,10 @@ impl Dialogue {
     /// What was counted so far, for records.
     pub(super) fn counts(&self) -> Counts {
         Counts::of(&self.conversation.stats())
+    }
+
+    fn wanted(&self) -> Wanted {
+        if self.conversation.wants_audio() { Wanted::All } else { Wanted::Control }
     }
 
     fn output(

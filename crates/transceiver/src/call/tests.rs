@@ -1,8 +1,11 @@
 //! What a call tells its backend, and what a client tells its call.
 
+mod lanes;
+
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use link::datagram::{Codec, MediaUp};
 use link::ids::Slot;
 use link::proto::{
     ChannelMessage, ChannelOpened, Closed, EdgeMessage, OpenRequest, TransceiverMessage, edge_message,
@@ -12,7 +15,7 @@ use voice::{BackendInput, BackendOutput};
 
 use super::dialogue::Dialogue;
 use super::{Call, CallConfig, CallOutput, Mode};
-use crate::backend::Backend;
+use crate::backend::{Backend, Wanted};
 
 /// A backend that notes what it is told.
 #[derive(Clone, Default)]
@@ -23,17 +26,22 @@ impl Backend for Spy {
         self.0.lock().unwrap().push(input);
     }
 
-    fn poll(&mut self, _: Instant) -> Option<BackendOutput> {
+    fn poll(&mut self, _: Instant, _: Wanted) -> Option<BackendOutput> {
         None
     }
 }
 
-fn spied(now: Instant) -> (Call, Spy) {
-    let (spy, config) = (Spy::default(), CallConfig::default());
+/// A call whose backend is this one.
+fn seated(now: Instant, config: CallConfig, backend: impl Backend + 'static) -> Call {
     let mut call = Call::new(now, config.clone(), &OpenRequest::default(), Slot(1), 1);
     let turn = call.api.turn_detection();
-    call.mode = Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, turn, Box::new(spy.clone()))));
-    (call, spy)
+    call.mode = Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, turn, Box::new(backend))));
+    call
+}
+
+fn spied(now: Instant) -> (Call, Spy) {
+    let spy = Spy::default();
+    (seated(now, CallConfig::default(), spy.clone()), spy)
 }
 
 #[test]
@@ -53,25 +61,60 @@ fn the_backend_is_told_once_that_the_session_is_over_whoever_ends_it() {
     }
 }
 
+#[test]
+fn a_key_of_the_telephone_reaches_the_backend_and_the_client_once() {
+    let now = Instant::now();
+    let (mut call, spy) = spied(now);
+    open_channel(&mut call, now);
+    std::iter::from_fn(|| call.poll_output()).for_each(drop);
+    let mut told = Vec::new();
+    for (seq, payload) in [(1, [5, 10, 1, 64]), (2, [5, 10, 3, 32]), (3, [5, 0x8a, 3, 32]), (4, [5, 0x8a, 3, 32])] {
+        let media = MediaUp {
+            slot: Slot(1),
+            epoch: 0,
+            codec: Codec::TelephoneEvent,
+            marker: seq == 1,
+            seq,
+            rtp_timestamp: 9600,
+            audio_level: None,
+            age_us: 0,
+            payload: &payload,
+        };
+        call.handle_media(now, &media);
+        told.extend(std::iter::from_fn(|| call.poll_output()).filter_map(|output| event_of(&output)));
+    }
+    assert_eq!(*spy.0.lock().unwrap(), [BackendInput::Key { key: '5', media_time: 0 }]);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("input_audio_buffer.dtmf_event_received"), "{told:?}");
+}
+
+fn open_channel(call: &mut Call, now: Instant) {
+    let opened = ChannelOpened { channel: 1, label: "oai-events".to_owned() };
+    call.handle_message(now, EdgeMessage { kind: Some(edge_message::Kind::ChannelOpened(opened)) });
+}
+
 /// The client's text, and the texts that answer it.
 fn say(call: &mut Call, now: Instant, text: &str) -> Vec<String> {
     let message = ChannelMessage { channel: 1, binary: false, data: text.into() };
     call.handle_message(now, EdgeMessage { kind: Some(edge_message::Kind::ChannelMessage(message)) });
-    let text = |output| match output {
+    std::iter::from_fn(|| call.poll_output()).filter_map(|output| event_of(&output)).collect()
+}
+
+/// What the client is told.
+fn event_of(output: &CallOutput) -> Option<String> {
+    match output {
         CallOutput::Message(TransceiverMessage { kind: Some(transceiver_message::Kind::ChannelMessage(message)) }) => {
-            String::from_utf8(message.data).ok()
+            String::from_utf8(message.data.clone()).ok()
         }
         _ => None,
-    };
-    std::iter::from_fn(|| call.poll_output()).filter_map(text).collect()
+    }
 }
 
 #[test]
 fn a_clients_playout_delay_reaches_its_conversation_and_one_that_is_none_changes_nothing() {
     let now = Instant::now();
     let (mut call, _) = spied(now);
-    let opened = ChannelOpened { channel: 1, label: "oai-events".to_owned() };
-    call.handle_message(now, EdgeMessage { kind: Some(edge_message::Kind::ChannelOpened(opened)) });
+    open_channel(&mut call, now);
     let delay = |call: &Call| match &call.mode {
         Mode::Dialogue(dialogue) => dialogue.client_delay_us(),
         Mode::Loopback(_) => None,

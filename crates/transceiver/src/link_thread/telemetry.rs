@@ -84,6 +84,7 @@ fn describe() {
     describe_gauge!("fronthaul_transceiver_utterance_streams", "Utterance streams open to edges");
     describe_counter!("fronthaul_transceiver_open_refused_total", "Calls not taken, by reason");
     describe_counter!("fronthaul_transceiver_media_received_total", "Audio frames of users handled");
+    describe_counter!("fronthaul_transceiver_odd_audio_total", "Audio that cannot be what it is said to be, by kind");
     describe_counter!("fronthaul_transceiver_calls_ended_total", "Calls that are over, by reason");
     describe_counter!("fronthaul_transceiver_discards_total", "Frames, messages and streams dropped, by reason");
     describe_histogram!(

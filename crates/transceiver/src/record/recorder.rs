@@ -102,9 +102,15 @@ impl Recorder {
                 open.over |= open.record.moments.audio_ms.is_none();
             }),
             Event::ResponseFailed { response, message } => self.with(*response, |open| {
+                if open.record.outcome != Outcome::Failed {
+                    open.record.reason = Some(message.chars().take(MAX_REASON).collect());
+                }
                 open.say(Outcome::Failed);
-                open.record.reason.get_or_insert_with(|| message.chars().take(MAX_REASON).collect());
                 open.over |= open.record.moments.audio_ms.is_none();
+            }),
+            Event::AudioMislabeled { response, declared, likely } => self.with(*response, |open| {
+                let odd = || format!("its audio is labeled {declared} Hz and seems to have {likely}");
+                open.record.reason.get_or_insert_with(odd);
             }),
             Event::PlayoutStopped { response } => self.with(*response, |open| open.end(Outcome::Answered)),
             Event::PlayoutCleared { response, .. } => self.with(*response, |open| open.end(open.outcome())),

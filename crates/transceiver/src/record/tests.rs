@@ -210,6 +210,22 @@ fn the_end_of_a_call_completes_what_is_open_and_what_belongs_to_no_turn() {
 }
 
 #[test]
+fn a_reply_under_a_wrong_label_says_so_and_a_failure_says_more() {
+    for fails in [false, true] {
+        let mut told = Told::new();
+        told.event(0, Event::ResponseCreated { response: ONE });
+        told.event(1, Event::AudioMislabeled { response: ONE, declared: 16_000, likely: 24_000 });
+        if fails {
+            told.event(2, Event::ResponseFailed { response: ONE, message: "gone".to_owned() });
+        }
+        told.recorder.end(Counts::default());
+        let records = told.records(Counts::default());
+        let expected = if fails { "gone" } else { "its audio is labeled 16000 Hz and seems to have 24000" };
+        assert_eq!(records[0].reason.as_deref(), Some(expected));
+    }
+}
+
+#[test]
 fn a_flood_of_turns_and_decisions_is_bounded_and_counted() {
     let mut told = Told::new();
     let mut seen = 0;

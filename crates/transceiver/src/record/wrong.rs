@@ -43,6 +43,7 @@ pub fn all(turns: &[ExportedTurn]) -> Vec<(usize, Wrong)> {
             failed(turn),
             silent_input(turn),
             underruns(turn),
+            mislabeled(turn),
             ended_early(turn, turns.get(index + 1)),
             echo(turn),
             false_sound(turn),
@@ -93,6 +94,18 @@ fn underruns(turn: &ExportedTurn) -> Option<Wrong> {
         at_ms: turn.moments.playing_ms.unwrap_or(turn.began_ms),
         what: format!("the reply had holes: the edge ran out of audio {}", times(count)),
         look: "a backend slower than real time, or the link to the edge",
+    })
+}
+
+fn mislabeled(turn: &ExportedTurn) -> Option<Wrong> {
+    made(turn, "mislabeled").next().map(|decision| Wrong {
+        rank: 2,
+        at_ms: decision.at_ms,
+        what: format!(
+            "the reply sounds too slow or too fast: {}",
+            turn.reason.as_deref().unwrap_or("its rate is wrong")
+        ),
+        look: "the rate that the backend says its audio has",
     })
 }
 

@@ -7,13 +7,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
-use voice::TurnTiming;
+use voice::{DecisionKind, TurnTiming};
 
 use super::{Left, Worker};
 use crate::call::CallConfig;
 use crate::record::desk::{self, Ask, Mailbox};
 use crate::record::otlp::Spans;
-use crate::record::{ExportedTurn, Over, Told};
+use crate::record::{ExportedTurn, Over, Told, TurnRecord};
 use crate::ring::{CONTROL, Control, FromWorker, MEDIA, Media, OUTPUTS, ToWorker, WorkerCounts};
 
 /// Frames and deadlines handled in one turn of the loop: 16 x (40 us decode and detection, or 3 x 300 us encode) keeps a
@@ -187,6 +187,7 @@ impl Shell {
 
     fn tell(&self, Left { call, began, over }: Left) {
         if let Over::Turn(record) = &over {
+            count(record);
             log(&ExportedTurn::of(call.session, call.model, record));
         }
         if let Some(spans) = &self.spans {
@@ -207,6 +208,16 @@ impl Shell {
             (&counts.repeated, totals.repeated),
         ] {
             count.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What of a turn operators look for over all calls.
+fn count(record: &TurnRecord) {
+    for decided in &record.decisions {
+        let kind = decided.decision.kind;
+        if matches!(kind, DecisionKind::InputSilent | DecisionKind::Mislabeled) {
+            metrics::counter!("fronthaul_transceiver_odd_audio_total", "kind" => kind.name()).increment(1);
         }
     }
 }

@@ -324,7 +324,7 @@ impl Bench {
     }
 
     fn effect(&mut self, kind: Effect, utterance: u32, sent: u64) {
-        let effect = PlayoutEffect { kind: kind.into(), utterance, sent };
+        let effect = PlayoutEffect { kind: kind.into(), utterance, sent, ..PlayoutEffect::default() };
         let message = EdgeMessage { kind: Some(edge_message::Kind::Playout(effect)) };
         self.to_call.push_back((self.now + LINK, message));
     }

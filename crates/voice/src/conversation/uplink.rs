@@ -12,7 +12,9 @@ impl Conversation {
         if frame.codec == Codec::TelephoneEvent
             && let Some(key) = self.keys.handle(frame.rtp_timestamp, frame.payload)
         {
-            self.event(Event::KeyPressed { key, audio_ms: self.repair.media_time() / 48 });
+            let media_time = self.repair.media_time();
+            self.backend(BackendInput::Key { key, media_time });
+            self.event(Event::KeyPressed { key, audio_ms: media_time / 48 });
         }
         let mut repair = std::mem::take(&mut self.repair);
         let late = repair.handle(now, &frame, age_us, &mut |piece| self.hear(now, &piece));

@@ -58,6 +58,11 @@ pub(crate) fn is_celt(packet: &[u8]) -> bool {
     packet.first().is_some_and(|toc| toc >> 3 >= 16)
 }
 
+/// CELT that begins with its silence flag (RFC 6716 §4.3: one of 32,768, so 15 bits that are ones).
+pub(crate) fn is_silence(packet: &[u8]) -> bool {
+    is_celt(packet) && matches!(packet, [toc, 0xff, 0xfe | 0xff, ..] if toc & 0b11 == 0)
+}
+
 /// RFC 6716 table 2: 480..2880 samples for SILK, 480 or 960 for hybrid, 120..960 for CELT.
 fn frame_samples(toc: u8) -> u32 {
     let config = u32::from(toc >> 3);

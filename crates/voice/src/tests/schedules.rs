@@ -103,7 +103,10 @@ impl World {
                 Output::UtteranceEnd { utterance } => self.report(90, Playout::Finished { utterance, sent: 2880 }),
                 Output::Flush { up_to, .. } => {
                     self.paused = false;
-                    self.report(20, Playout::Flushed { utterance: up_to, sent: 960 });
+                    self.report(
+                        20,
+                        Playout::Flushed { utterance: up_to, sent: 960, received: crate::Received::default() },
+                    );
                 }
                 Output::Pause => self.paused = true,
                 Output::Resume { .. } => self.paused = false,
@@ -209,7 +212,8 @@ impl World {
             }
             19 => conversation.handle_playout(now, Playout::Reflex { utterance, sent }),
             20 => conversation.handle_playout(now, Playout::Finished { utterance, sent }),
-            21 => conversation.handle_playout(now, Playout::Flushed { utterance, sent }),
+            21 => conversation
+                .handle_playout(now, Playout::Flushed { utterance, sent, received: crate::Received::default() }),
             22 => conversation.handle_playout(now, Playout::Paused { utterance, sent }),
             23 => drop(conversation.create_response(now)),
             24 => drop(conversation.cancel(now)),

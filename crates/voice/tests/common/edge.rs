@@ -200,7 +200,14 @@ impl Edge {
                 self.flushed = up_to.0;
                 self.paused = false;
                 self.utterance.take_if(|playing| playing.id <= up_to);
-                self.tell(now, Playout::Flushed { utterance: up_to, sent });
+                self.tell(
+                    now,
+                    Playout::Flushed {
+                        utterance: up_to,
+                        sent,
+                        received: self.client.map(|client| client.received).unwrap_or_default(),
+                    },
+                );
             }
         }
     }

@@ -14,6 +14,7 @@ struct Rig {
     downlink: Downlink,
     /// Sequence number and arrival in milliseconds since the begin, in the order of arrival.
     arrived: Vec<(u16, u64)>,
+    next: u16,
     told: u16,
 }
 
@@ -21,13 +22,15 @@ impl Rig {
     fn new() -> Self {
         let begin = Instant::now();
         let mut downlink = Downlink::default();
-        downlink.agree(begin, true);
-        Self { begin, now: begin, downlink, arrived: vec![], told: 0 }
+        downlink.start(begin);
+        Self { begin, now: begin, downlink, arrived: vec![], next: 0, told: 0 }
     }
 
     /// Sends one packet that takes `ms`, or is lost.
     fn send(&mut self, label: u32, ms: Option<u64>) {
-        let seq = self.downlink.on_sent(self.now, label, 960).unwrap();
+        let seq = self.next;
+        self.next += 1;
+        self.downlink.on_sent(self.now, seq, label, 960);
         let at = u64::try_from((self.now - self.begin).as_millis()).unwrap();
         self.arrived.extend(ms.map(|ms| (seq, at + ms)));
         self.now += FRAME;
@@ -80,33 +83,70 @@ fn nothing_is_known_before_the_client_says_something() {
 }
 
 #[test]
-fn each_lost_packet_is_counted_under_its_label_once() {
+fn what_arrived_of_each_label_ends_with_its_last_packet_that_came() {
     let mut rig = Rig::new();
     for n in 0..50 {
-        rig.send(if n < 30 { 1 } else { 2 }, (n % 10 != 3).then_some(10));
+        // Of the first label the last three are lost, which what comes of the second shows.
+        let lost = n % 10 == 3 || (27..30).contains(&n);
+        rig.send(if n < 30 { 1 } else { 2 }, (!lost).then_some(10));
         if n % 5 == 4 {
             rig.tell(10);
+        }
+        if n == 29 {
+            assert_eq!((rig.view(1).arrived, rig.view(1).lost), (27 * 960, 0), "nobody knows yet");
         }
     }
     rig.now += FRAME;
     rig.tell(10);
-    assert_eq!((rig.view(1).lost, rig.view(2).lost, rig.view(3).lost), (3 * 960, 2 * 960, 0));
+    let told = |label| (rig.view(label).arrived, rig.view(label).lost);
+    assert_eq!((told(1), told(2), told(3)), ((27 * 960, 3 * 960), (20 * 960, 0), (0, 0)));
     assert!(rig.view(1).transport_wide);
     let loss = rig.view(1).loss;
-    assert!((10..=35).contains(&loss), "{loss}/256 of 10 %");
+    assert!((10..=45).contains(&loss), "{loss}/256 of 16 %");
+}
+
+#[test]
+fn a_burst_in_the_middle_is_passed_however_late_it_is_told() {
+    let mut rig = Rig::new();
+    for n in 0..40 {
+        rig.send(1, (!(15..25).contains(&n)).then_some(10));
+        rig.tell(200);
+        let lost = rig.downlink.view(1, None).map_or(0, |view| view.lost);
+        assert_eq!(lost, 0, "packet {n}");
+    }
+    rig.now += Duration::from_millis(200);
+    rig.tell(10);
+    assert_eq!((rig.view(1).arrived, rig.view(1).lost), (40 * 960, 0));
 }
 
 #[test]
 fn a_late_packet_was_not_lost_after_all() {
     let mut rig = Rig::new();
-    for n in 0..20 {
-        rig.send(1, Some(if n == 5 { 250 } else { 10 }));
-        rig.tell(10);
-        if n == 10 {
-            assert_eq!(rig.view(1).lost, 960);
-        }
+    for n in 0..8 {
+        rig.send(if n < 6 { 1 } else { 2 }, Some(if n == 5 { 250 } else { 10 }));
     }
-    assert_eq!(rig.view(1).lost, 0);
+    rig.tell(10);
+    assert_eq!((rig.view(1).arrived, rig.view(1).lost), (5 * 960, 960));
+    rig.now += Duration::from_millis(250);
+    rig.tell(10);
+    assert_eq!((rig.view(1).arrived, rig.view(1).lost), (6 * 960, 0));
+}
+
+#[test]
+fn what_the_client_tells_is_numbered_and_what_says_nothing_more_is_not() {
+    let mut rig = Rig::new();
+    rig.send(1, Some(10));
+    rig.send(1, Some(10));
+    rig.tell(10);
+    let told = rig.view(1).told;
+    rig.arrived.push((0, 10));
+    rig.told = 0;
+    rig.tell(10);
+    assert_eq!(rig.view(1).told, told);
+    rig.send(1, Some(10));
+    rig.now += FRAME;
+    rig.tell(10);
+    assert_eq!(rig.view(1).told, told + 1);
 }
 
 #[test]
@@ -138,33 +178,66 @@ fn the_round_trip_of_a_report_counts_if_it_is_shorter() {
     assert_eq!(rig.downlink.view(1, Some(Duration::from_millis(70))).unwrap().rtt_us, 40_000);
 }
 
-fn block(fraction_lost: u8, cumulative_lost: i32, jitter: u32) -> ReportBlock {
-    ReportBlock { ssrc: 1, fraction_lost, cumulative_lost, highest_seq: 0, jitter, last_sr: 0, delay_since_last_sr: 0 }
+fn block(fraction_lost: u8, highest_seq: u32, jitter: u32) -> ReportBlock {
+    ReportBlock { ssrc: 1, fraction_lost, cumulative_lost: 0, highest_seq, jitter, last_sr: 0, delay_since_last_sr: 0 }
+}
+
+const RTT: Duration = Duration::from_millis(50);
+
+/// Half of 2 s of silence, half of an item, on a clock that begins with the first number before a wrap.
+fn reported(highest_seq: u32, jitter: u32, rtt: Option<Duration>) -> DownlinkView {
+    let mut downlink = Downlink::default();
+    let mut now = Instant::now();
+    downlink.start(now);
+    for n in 0..100_u16 {
+        let label = if n < 50 { 0 } else { 4 };
+        downlink.on_sent(now, 65_500_u16.wrapping_add(n), label, 960);
+        now += FRAME;
+    }
+    downlink.on_report(now, &block(26, highest_seq, jitter), 48_000, rtt);
+    downlink.view(4, rtt).unwrap()
 }
 
 #[test]
-fn reports_alone_spread_the_loss_over_what_was_sent() {
-    let mut downlink = Downlink::default();
-    let now = Instant::now();
-    for _ in 0..50 {
-        assert_eq!(downlink.on_sent(now, 0, 0), None);
+fn reports_alone_say_up_to_where_the_item_came() {
+    // 65,500 + 99 is 63 behind the wrap.
+    let expected = DownlinkView {
+        rtt_us: 50_000,
+        delay_us: Some(40_000),
+        arrived: 50 * 960,
+        lost: 0,
+        loss: 26,
+        told: 1,
+        transport_wide: false,
+    };
+    assert_eq!(reported(0x1_003f, 480, Some(RTT)), expected, "three times 10 ms of jitter are one step");
+    // Ten more were sent; the last four of them less than the round trip and 30 ms of jitter ago.
+    let expected = DownlinkView { arrived: 40 * 960, lost: 6 * 960, ..expected };
+    assert_eq!(reported(0x1_0035, 480, Some(RTT)), expected);
+    let unknown = DownlinkView { rtt_us: 0, lost: 0, ..expected };
+    assert_eq!(reported(0x1_0035, 480, None), unknown, "nobody knows what is on its way");
+}
+
+#[test]
+fn reports_that_cannot_be_say_nothing_beyond_what_was_sent() {
+    for (highest_seq, jitter) in [(0x1_2000, 0), (0, u32::MAX), (u32::MAX, u32::MAX), (0x1_9000, 1)] {
+        let view = reported(highest_seq, jitter, Some(RTT));
+        assert!(view.arrived + view.lost <= 50 * 960, "{view:?}");
     }
-    for _ in 0..50 {
-        downlink.on_sent(now, 4, 960);
+}
+
+#[test]
+fn reports_count_until_the_first_feedback_comes() {
+    let mut rig = Rig::new();
+    for _ in 0..10 {
+        rig.send(1, Some(10));
     }
-    downlink.on_report(&block(26, 10, 480), 48_000);
-    let view = downlink.view(4, Some(Duration::from_millis(50))).unwrap();
-    let expected =
-        DownlinkView { rtt_us: 50_000, delay_us: Some(40_000), lost: 5 * 960, loss: 26, transport_wide: false };
-    assert_eq!(view, expected, "half of the packets were of the label; three times 10 ms of jitter are one step");
-    downlink.on_report(&block(0, 10, 0), 48_000);
-    assert_eq!(downlink.view(4, None).unwrap().lost, 5 * 960, "nothing more was lost");
-    downlink.on_sent(now, 4, 960);
-    downlink.on_report(&block(255, i32::MAX, u32::MAX), 48_000);
-    let view = downlink.view(4, None).unwrap();
-    assert_eq!(view.lost, 6 * 960, "no more than was sent");
-    downlink.on_report(&block(0, i32::MIN, 0), 48_000);
-    assert_eq!(downlink.view(4, None).unwrap().lost, 6 * 960);
+    rig.downlink.on_report(rig.now, &block(64, 4, 0), 48_000, Some(RTT));
+    assert_eq!((rig.view(1).loss, rig.view(1).arrived, rig.view(1).transport_wide), (64, 5 * 960, false));
+    rig.now += FRAME;
+    rig.tell(10);
+    rig.downlink.on_report(rig.now, &block(200, 2, 0), 48_000, Some(RTT));
+    assert!(rig.view(1).transport_wide && rig.view(1).loss < 64, "{:?}", rig.view(1));
 }
 
 #[test]
@@ -192,7 +265,7 @@ fn feedback_about_packets_that_were_never_sent_says_nothing() {
             let Some(Ok(rtcp::Item::Feedback(feedback))) = rtcp::parse(&packet).next() else { panic!("seed {seed}") };
             rig.downlink.on_feedback(rig.now, &feedback);
         }
-        let lost = rig.downlink.view(1, None).map_or(0, |view| view.lost);
-        assert!(lost <= u64::from(sent.min(LOG)) * 960, "seed {seed}: {lost} of {sent}");
+        let known = rig.downlink.view(1, None).map_or(0, |view| view.arrived + view.lost);
+        assert!(known <= u64::from(sent) * 960, "seed {seed}: {known} of {sent}");
     }
 }
