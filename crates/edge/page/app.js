@@ -2,11 +2,13 @@
 import { Call } from "/fronthaul.js";
 import * as show from "./show.js";
 
+// Where other machines reach the edge, the page's address has a key, which no server is told of.
+const token = new URLSearchParams(location.hash.slice(1)).get("key") ?? undefined;
 let call;
 
 function prepare() {
   call?.close();
-  call = new Call({ model: show.model() });
+  call = new Call({ model: show.model(), token });
   call.addEventListener("state", ({ detail: state }) => show.state(state));
   call.addEventListener("microphone", ({ detail: track }) => show.microphone(track));
   call.addEventListener("track", ({ detail: stream }) => show.agent(stream));

@@ -1,5 +1,6 @@
 //! The edge's config, as `deploy/edge.toml` has it.
 
+mod auth;
 mod front;
 mod media;
 
@@ -14,6 +15,7 @@ use link::ids::{EdgeId, TransceiverId};
 use link::route::ticket::model_id;
 use serde::Deserialize;
 
+pub use auth::{AuthConfig, KeyConfig};
 pub use daemon::config::Secret;
 pub use front::{IceServer, IceTcp, Tls, TlsMode};
 pub use media::{MediaConfig, Red};
@@ -82,6 +84,8 @@ pub struct Config {
     pub media: MediaConfig,
     /// Tickets of instant calls.
     pub tickets: TicketConfig,
+    /// Who may call.
+    pub auth: AuthConfig,
     /// HTTPS on `http_bind`.
     pub tls: Tls,
     /// STUN and TURN servers that clients are told of. Defaults to none.
@@ -198,6 +202,7 @@ impl Default for Config {
             transceivers: vec![TransceiverConfig { id: 1, address: local(7443) }],
             peers: Vec::new(),
             tickets: TicketConfig::default(),
+            auth: AuthConfig::default(),
             tls: Tls::default(),
             media: MediaConfig::default(),
             ice_servers: Vec::new(),
@@ -280,6 +285,7 @@ impl daemon::config::Checked for Config {
         self.check_transceivers(problems);
         self.check_peers(problems);
         self.check_front(problems);
+        self.check_auth(problems);
         if let Err(found) = self.candidates(self.media_bind.port()) {
             found.into_iter().for_each(|problem| problems.push(problem));
         }

@@ -21,6 +21,7 @@ use rtc::stun::IntegrityKey;
 use rtc::{Candidate, Credentials, FORMER_MAX, Path};
 use tokio::sync::Notify;
 
+use crate::auth::Held;
 use crate::keys::PopKeys;
 use crate::renew::{self, Ask, Change, Changed, Minting, PendingCall, Refusal, Versions};
 use crate::seats::Seat;
@@ -104,8 +105,8 @@ pub struct CallInfo {
     pub session_config: String,
     /// Unix seconds.
     pub created_at: u64,
-    /// What its ticket says, if it has one.
-    pub ticket: Option<TicketTerms>,
+    /// Whose it is, and for how long.
+    pub terms: Terms,
     /// What was agreed on its audio.
     pub audio: AudioFacts,
 }
@@ -131,15 +132,17 @@ impl AudioFacts {
     }
 }
 
-/// What a ticket grants and to whom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TicketTerms {
-    /// Unix seconds until which a transceiver has to know that it was used.
-    pub expires: u32,
-    /// Longest duration of the call, in seconds; 0 for no limit.
-    pub max_seconds: u32,
+/// What a call's key or ticket grants and to whom.
+#[derive(Debug, Clone, Default)]
+pub struct Terms {
     /// Whose call it is.
     pub tenant: u16,
+    /// Longest duration of the call, in seconds; 0 for no limit.
+    pub max_seconds: u32,
+    /// Unix seconds until which a transceiver has to know that its ticket was used; 0 without a ticket.
+    pub ticket_expires: u32,
+    /// Its place among the calls of its key, if their number is limited.
+    pub held: Option<Arc<Held>>,
 }
 
 /// A session of this edge.
@@ -151,6 +154,8 @@ pub struct Entry {
     pub key: IntegrityKey,
     /// Its answers and ICE sessions.
     pub versions: Versions,
+    /// Whose call it is: nobody else can change or end it.
+    pub tenant: u16,
 }
 
 /// Who owns a session.
@@ -395,6 +400,7 @@ impl Directory {
             owner: AtomicU32::new(UNCLAIMED),
             closing: AtomicBool::new(false),
             key: IntegrityKey::new(pending.setup.local_password.expose()),
+            tenant: pending.call.terms.tenant,
             pending: Mutex::new(Some(Box::new(pending))),
             versions: Versions::default(),
         };

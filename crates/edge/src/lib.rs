@@ -16,6 +16,7 @@
 //!
 //! Nothing is built or kept for a datagram before it carried an authentic route token and a valid MESSAGE-INTEGRITY.
 
+pub mod auth;
 pub mod config;
 pub mod directory;
 pub mod keys;

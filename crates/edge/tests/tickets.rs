@@ -20,7 +20,12 @@ use rtc::{Candidate, ClientFacts, Fragment, LocalDescription, Offer, Path, SctpI
 use str0m::change::{SdpAnswer, SdpOffer};
 
 fn ticket(rig: &Rig, seed: u64, model: &str, session: Option<&str>) -> Issued {
-    let asked = IssueTicket { model: Some(model), session_json: session, source: Some("192.0.2.9".parse().unwrap()) };
+    let asked = IssueTicket {
+        model: Some(model),
+        session_json: session,
+        source: Some("192.0.2.9".parse().unwrap()),
+        grant: None,
+    };
     issue_ticket(&rig.shared, rig.unix(), &mut StdRng::seed_from_u64(seed), asked).unwrap()
 }
 

@@ -35,6 +35,48 @@ pub(crate) enum Command {
     /// Make, rotate or show the keys that the edges of a PoP share. No secret is shown.
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Make what clients show: tokens under the secret of an edge, and the hashes of API keys for its config.
+    #[command(subcommand)]
+    Token(TokenCommand),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Sign a token (JWT, HS256) and print it.
+    Sign(SignOptions),
+    /// Read an API key from standard input and print its SHA-256, for auth.keys.sha256.
+    Hash,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SignOptions {
+    /// The secret, as env:NAME or @FILE. Without it, what the edge's config names as auth.token_secret.
+    #[arg(long, value_name = "SECRET", conflicts_with_all = ["config", "set"])]
+    pub(crate) secret: Option<String>,
+    /// The edge's config file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Set one key of the edge's config. May be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// Whom it is for: calls at once are counted by it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) sub: Option<String>,
+    /// Whose calls these are.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(crate) tenant: u16,
+    /// Seconds until it begins no call any more.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    pub(crate) expires_s: u32,
+    /// Longest duration of a call; 0 for no limit.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub(crate) max_seconds: u32,
+    /// Calls at once, at each edge; 0 for no limit. Needs --sub.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub(crate) max_concurrent: u32,
+    /// A model that it may ask for. May be repeated; all without.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]

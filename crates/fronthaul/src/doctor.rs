@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use daemon::StartError;
 
+use edge::config::Secret;
+
 use self::http::Client;
 use self::report::{Finding, Report};
 use self::sdp::Offered;
@@ -28,6 +30,9 @@ pub(crate) struct DoctorOptions {
     /// The model to call. `echo` is the edge itself.
     #[arg(long, default_value = "echo")]
     model: String,
+    /// The API key or token, where the edge asks for one: env:NAME, or the text, which everybody on this machine can read.
+    #[arg(long, value_name = "KEY")]
+    key: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -58,7 +63,10 @@ pub(crate) fn run(options: &DoctorOptions) -> Result<(), StartError> {
 fn examine(options: &DoctorOptions) -> Report {
     let patience = Duration::from_millis(options.timeout_ms.clamp(100, 60_000));
     let mut report = Report::new(&options.url);
-    let client = match Client::new(&options.url, &options.roots, options.insecure, patience) {
+    let key = options.key.as_deref().map(|key| Secret::new(key).reveal()).transpose();
+    let key = key.map_err(|name| format!("--key: the environment has no variable {name}"));
+    let client = key.and_then(|key| Client::new(&options.url, key, &options.roots, options.insecure, patience));
+    let client = match client {
         Ok(client) => client,
         Err(why) => {
             report.add("signaling", Finding::Failed(why));

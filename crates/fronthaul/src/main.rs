@@ -5,6 +5,7 @@ mod cli;
 mod doctor;
 mod explain;
 mod keys;
+mod token;
 mod up;
 
 use std::io::{self, Write};
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Up(options) => up::run(&options),
         Command::Edge(options) => start(&options, edge::run),
         Command::Keys(command) => keys::run(&command),
+        Command::Token(command) => token::run(&command),
         Command::Transceiver(options) => start(&options, transceiver::run),
         Command::Doctor(options) => doctor::run(&options),
         Command::Explain(options) => explain::run(&options),

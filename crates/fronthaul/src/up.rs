@@ -43,7 +43,7 @@ pub(crate) fn run(options: &UpOptions) -> Result<(), StartError> {
 
 async fn run_both(plan: &mut Plan) -> Result<(), StartError> {
     let mut stop = Stop::new().map_err(|error| StartError::failed("installing signal handlers", error))?;
-    let mut transceiver = Child::spawn("transceiver", &plan.transceiver_arguments())?;
+    let mut transceiver = Child::spawn("transceiver", &plan.transceiver_arguments(), None)?;
     let mut edge = None;
     let outcome = serve(plan, &mut stop, &mut transceiver, &mut edge).await;
 
@@ -77,7 +77,7 @@ async fn serve(
         ended = transceiver.ended() => return Err(ended.into_error()),
     };
     plan.transceiver_listens(&ports);
-    let edge = edge.insert(Child::spawn("edge", &plan.edge_arguments())?);
+    let edge = edge.insert(Child::spawn("edge", &plan.edge_arguments(), plan.edge_environment())?);
     let announced = edge.announced();
     let ready = async {
         let ports = listening("edge", announced).await?;

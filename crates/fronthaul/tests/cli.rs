@@ -225,3 +225,18 @@ fn explain_says_what_keeps_it_from_the_records_and_what_to_do() {
     std::fs::remove_file(&file).unwrap();
     assert!(text.contains("no record of a turn") && text.contains("log.format"), "{text}");
 }
+
+#[test]
+fn a_token_is_signed_under_the_secret_of_the_config_and_an_argument_is_no_place_for_one() {
+    let output =
+        fronthaul(&["token", "sign", "--set", "auth.token_secret=0123456789abcdef0123456789abcdef", "--sub", "ada"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let token = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(token.trim().split('.').count(), 3, "{token}");
+    let refused = fronthaul(&["token", "sign", "--secret", "0123456789abcdef0123456789abcdef"]);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("env:NAME") && !text.contains("0123456789"), "{text}");
+    let nameless = fronthaul(&["token", "sign", "--set", "auth.token_secret=x", "--max-concurrent", "1"]);
+    assert!(String::from_utf8_lossy(&nameless.stderr).contains("--sub"));
+    assert!(String::from_utf8_lossy(&fronthaul(&["token", "sign"]).stderr).contains("--config"));
+}

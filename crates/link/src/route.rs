@@ -18,13 +18,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::aead::{AES_128_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{AES_128_GCM_SIV, AES_256_GCM_SIV, Aad, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::{constant_time, hkdf, hmac};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 use crate::ids::{EdgeId, SessionId, TransceiverId};
 
+pub mod ephemeral;
 pub mod forward;
 #[cfg(test)]
 mod tests;
@@ -81,6 +82,8 @@ struct SlotKeys {
     peer: hmac::Key,
     /// Of what follows from a ticket.
     derived: hmac::Key,
+    /// Of what clients hold for a while.
+    ephemeral: LessSafeKey,
 }
 
 /// Why a set of secrets is no key ring.
@@ -224,7 +227,9 @@ impl SlotKeys {
         let peer = prk.expand(&[b"peer".as_slice()], hmac::HMAC_SHA256).map(hmac::Key::from).expect("32 bytes of key");
         let derived =
             prk.expand(&[b"ticket".as_slice()], hmac::HMAC_SHA256).map(hmac::Key::from).expect("32 bytes of key");
-        Self { route: LessSafeKey::new(route), password, peer, derived }
+        let ephemeral =
+            prk.expand(&[b"ephemeral".as_slice()], &AES_256_GCM_SIV).map(UnboundKey::from).expect("32 bytes of key");
+        Self { route: LessSafeKey::new(route), password, peer, derived, ephemeral: LessSafeKey::new(ephemeral) }
     }
 }
 

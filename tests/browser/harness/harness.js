@@ -66,7 +66,7 @@ class Call {
   }
 
   /** Connects. `port`, and `address`, replace those of the answer's candidates, so that a proxy can stand in between. */
-  async connect({ url, model, port, address, iceServers = [] }) {
+  async connect({ url, model, key, port, address, iceServers = [] }) {
     const { said, heard } = await this.#record();
     said(await navigator.mediaDevices.getUserMedia({ audio: AS_IT_IS }));
 
@@ -82,7 +82,7 @@ class Call {
     await pc.setLocalDescription(await pc.createOffer());
     const response = await fetch(`${url}/v1/realtime/calls${model ? `?model=${model}` : ""}`, {
       method: "POST",
-      headers: { "Content-Type": "application/sdp" },
+      headers: { "Content-Type": "application/sdp", ...(key && { Authorization: `Bearer ${key}` }) },
       body: pc.localDescription.sdp,
     });
     const answer = await response.text();

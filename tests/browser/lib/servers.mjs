@@ -106,6 +106,7 @@ export async function startServers({ workers = 2, host = "127.0.0.1", httpHost =
     writeFileSync(
       join(folder, "edge.toml"),
       `workers = ${workers}\nmedia_bind = "${host}:0"\nhttp_bind = "${httpHost}:0"\n` +
+        (httpHost === "127.0.0.1" ? "" : "auth.open = true\n") +
         `admin_bind = "127.0.0.1:0"\nstate_dir = "${state}"\n${edge}\n` +
         `[[transceivers]]\nid = 1\naddress = "127.0.0.1:${link}"\n`,
     );

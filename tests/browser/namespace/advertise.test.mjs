@@ -17,12 +17,13 @@ const url = `http://${ADDRESS}:8080`;
 
 let up;
 let log = "";
+let key;
 before(async () => {
   assert.ok(ADDRESS, "tests/run makes the namespace and names its address in ADDRESS");
   up = spawn(join(process.env.FRONTHAUL_BIN, "fronthaul"), ["up", "--advertise", ADDRESS, "--state-dir", folder]);
   up.stdout.on("data", (text) => (log += text));
   up.stderr.on("data", (text) => (log += text));
-  await until("the page", async () => (await fetch(url)).ok);
+  key = (await until("the banner", () => /#key=(\S+)/.exec(log)))[1];
 });
 after(async () => {
   up.kill("SIGTERM");
@@ -35,7 +36,7 @@ test("a browser of another machine talks to the parrot of `up --advertise`", asy
   const said = prompt("tt-weasels");
   const { page, close } = await openHarness(concat(silence(1), said, silence(6)), { loopback: false });
   try {
-    const { answer } = await page.evaluate((options) => window.call.connect(options), { url });
+    const { answer } = await page.evaluate((options) => window.call.connect(options), { url, key });
     const candidates = answer.match(/^a=candidate:.*/gm);
     const address = ADDRESS.replaceAll(".", "\\.");
     assert.equal(candidates.length, 2, candidates.join());
@@ -53,6 +54,14 @@ test("a browser of another machine talks to the parrot of `up --advertise`", asy
     throw error;
   } finally {
     await close();
+  }
+});
+
+test("without the key that the banner shows nobody is answered", async () => {
+  for (const Authorization of ["", "Bearer wrong"]) {
+    const response = await fetch(`${url}/v1/realtime/calls`, { method: "POST", headers: { Authorization, "Content-Type": "application/sdp" }, body: "v=0" });
+    assert.equal(response.status, 401);
+    assert.match((await response.json()).error.message, /key/);
   }
 });
 

@@ -46,7 +46,7 @@ after(() => {
 async function withEdge(settings, work) {
   let log = "";
   const set = settings.flatMap((setting) => ["--edge-set", setting]);
-  const up = spawn(BIN, ["up", "--advertise", ADDRESS, "--state-dir", join(folder, "state"), ...set]);
+  const up = spawn(BIN, ["up", "--advertise", ADDRESS, "--state-dir", join(folder, "state"), "--edge-set", "auth.open=true", ...set]);
   for (const stream of [up.stdout, up.stderr]) stream.on("data", (text) => (log += text));
   const exited = new Promise((resolve) => up.once("exit", resolve));
   try {

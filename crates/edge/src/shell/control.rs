@@ -14,6 +14,7 @@ use tokio::time::sleep;
 
 use super::doors::Doors;
 use super::front::{self, Front};
+use super::issuer::{self, Issuer};
 use super::report::Board;
 use super::tcp::Admission;
 use super::{lease, tls};
@@ -49,6 +50,7 @@ pub(super) struct Start {
     pub(super) node: NodeIdentity,
     pub(super) shared: Arc<Shared>,
     pub(super) keys: Watch,
+    pub(super) issuer: Option<Issuer>,
     pub(super) tls: Option<(Arc<tls::Certificates>, tls::Source)>,
     pub(super) doors: Arc<Doors>,
     pub(super) peer_sends_dropped: Arc<AtomicU64>,
@@ -69,8 +71,21 @@ pub(super) fn run(start: Start) {
 }
 
 async fn serve(start: Start) -> std::io::Result<()> {
-    let Start { config, http, admin, node, shared, keys, tls, doors, peer_sends_dropped, board, lifecycle, metrics } =
-        start;
+    let Start {
+        config,
+        http,
+        admin,
+        node,
+        shared,
+        keys,
+        issuer,
+        tls,
+        doors,
+        peer_sends_dropped,
+        board,
+        lifecycle,
+        metrics,
+    } = start;
     let endpoint = Endpoint::client_on(&node, config.link_bind).map_err(std::io::Error::other)?;
     let mut tasks = tokio::task::JoinSet::new();
     for transceiver in &config.transceivers {
@@ -105,6 +120,9 @@ async fn serve(start: Start) -> std::io::Result<()> {
     tasks.spawn(tick(Arc::clone(&shared), Arc::clone(&board), doors, condition));
     tasks.spawn(tend_peers(Arc::clone(&shared), peer_sends_dropped));
     tasks.spawn(watch_keys(keys, Arc::clone(&shared)));
+    if let Some(issuer) = issuer {
+        tasks.spawn(issuer::watch(issuer, config.auth.jwks.clone(), Arc::clone(&shared)));
+    }
     lifecycle.advance(Phase::Ready);
 
     let result = tokio::select! {

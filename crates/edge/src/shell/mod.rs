@@ -10,6 +10,8 @@ mod control;
 mod doors;
 mod front;
 mod http;
+mod https;
+mod issuer;
 mod lease;
 mod links;
 mod peers;
@@ -32,6 +34,7 @@ use link::ids::EdgeId;
 use net::BoundSocket;
 use rtc::Candidate;
 
+use self::issuer::Issuer;
 use crate::config::Config;
 use crate::directory::{Directory, Pop};
 use crate::keys::{Found, Keyring, Watch};
@@ -93,6 +96,14 @@ impl Edge {
         if let Some(insecure) = config.insecure() {
             tracing::warn!("{insecure}");
         }
+        if let Some(openness) = config.openness() {
+            tracing::warn!("{openness}");
+        }
+        let auth = config.judge().map_err(|problems| StartError::from(ConfigError { file: None, problems }))?;
+        let issuer = Issuer::of(&config.auth).map_err(|error| {
+            let fix = "name a PEM file of the roots by which the host of auth.jwks is known";
+            Problem::new("auth.jwks_roots", format_args!("\"{}\"", config.auth.jwks_roots.display()), error, fix)
+        })?;
         let tls = tls::open(&config.tls, &state_dir, &addresses)?;
         let ice_servers = IceServers::new(&config.ice_servers).map_err(|name| {
             let reason = format!("the environment has no variable {name}");
@@ -133,6 +144,7 @@ impl Edge {
             directory: Arc::clone(&directory),
             seats: Arc::clone(&seats),
             waiting: Waiting::new(config.limits.unclaimed_calls_per_source),
+            auth,
             draining: AtomicBool::new(false),
             counts: Counts::default(),
         });
@@ -189,6 +201,7 @@ impl Edge {
             node,
             shared,
             keys: watch,
+            issuer,
             tls,
             doors,
             peer_sends_dropped: sends_dropped,

@@ -92,10 +92,14 @@ impl Board {
             ("refused", &counts.refused),
             ("no_seat", &counts.no_seat),
             ("limited", &counts.limited),
+            ("forbidden", &counts.forbidden),
             ("draining", &counts.draining),
         ] {
             counter!("fronthaul_edge_calls_total", "result" => result).absolute(count.load(Ordering::Relaxed));
         }
+        counter!("fronthaul_edge_unauthorized_total").absolute(counts.unauthorized.load(Ordering::Relaxed));
+        counter!("fronthaul_edge_client_secrets_total").absolute(counts.secrets.load(Ordering::Relaxed));
+        gauge!("fronthaul_edge_limited_subjects").set(shared.auth.running.subjects() as f64);
         for (result, count) in [
             ("renegotiated", &counts.renegotiated),
             ("restarted", &counts.restarted),

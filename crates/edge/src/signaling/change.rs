@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use super::callers::Caller;
 use super::create::Shared;
 use super::error::ApiError;
-use super::{BODY_PATIENCE, CallId, body, no_such_call, read_id};
+use super::{BODY_PATIENCE, CallId, body, gate, no_such_call, read_id};
 use crate::directory::Owner;
 use crate::renew::{Ask, Change, Changed, Refusal};
 
@@ -72,13 +72,17 @@ pub(super) async fn patch(
 }
 
 /// `GET` of a Location: there is nothing to read, only that it is there.
-pub(super) async fn get(State(shared): State<Arc<Shared>>, id: CallId) -> Result<StatusCode, ApiError> {
-    find(&shared, id).map(|_| StatusCode::NO_CONTENT)
+pub(super) async fn get(
+    State(shared): State<Arc<Shared>>,
+    id: CallId,
+    request: Request,
+) -> Result<StatusCode, ApiError> {
+    find(&shared, id, &request).map(|_| StatusCode::NO_CONTENT)
 }
 
 async fn take_offer(shared: &Shared, id: CallId, request: Request) -> Result<Changed, ApiError> {
     pay(shared, &request)?;
-    let (id, session) = find(shared, id)?;
+    let (id, session) = find(shared, id, &request)?;
     let text = body::read_text_within(BODY_PATIENCE, request, SDP).await?;
     let offer = Offer::parse(&text).map_err(|e| ApiError::invalid("invalid_offer", "sdp", e.to_string()))?;
     let changed = ask(shared, &id, session, Change::Offer(Box::new(offer))).await?;
@@ -88,7 +92,7 @@ async fn take_offer(shared: &Shared, id: CallId, request: Request) -> Result<Cha
 
 async fn take_fragment(shared: &Shared, id: CallId, request: Request) -> Result<Changed, ApiError> {
     pay(shared, &request)?;
-    let (id, session) = find(shared, id)?;
+    let (id, session) = find(shared, id, &request)?;
     let tag = if_match(request.headers());
     let text = body::read_text_within(BODY_PATIENCE, request, FRAGMENT).await?;
     let tag = tag?;
@@ -108,9 +112,10 @@ fn pay(shared: &Shared, request: &Request) -> Result<(), ApiError> {
     })
 }
 
-fn find(shared: &Shared, id: CallId) -> Result<(String, SessionId), ApiError> {
+fn find(shared: &Shared, id: CallId, request: &Request) -> Result<(String, SessionId), ApiError> {
     let (id, session) = read_id(id)?;
-    if shared.directory.get(session).is_some() { Ok((id, session)) } else { Err(not_here(shared, &id)) }
+    let owned = gate::owns(shared, gate::grant_of(request).as_ref(), session);
+    if owned { Ok((id, session)) } else { Err(not_here(shared, &id)) }
 }
 
 /// The id alone does not say which edge has the call.

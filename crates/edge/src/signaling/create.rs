@@ -17,7 +17,8 @@ use rtc::{Candidate, ClientFacts, LocalDescription, Negotiated, Offer, SctpInit,
 use super::error::ApiError;
 use super::ice_servers::IceServers;
 use super::ticket::{self, Shown};
-use crate::directory::{AudioFacts, CallInfo, Directory, Pending, TicketTerms};
+use crate::auth::{Auth, Grant};
+use crate::directory::{AudioFacts, CallInfo, Directory, Pending, Terms};
 use crate::keys::Keyring;
 use crate::seats::Seats;
 use crate::tickets::{Admitted, Entered, Refusal};
@@ -32,6 +33,12 @@ pub(super) const RETRY_AFTER: u32 = 1;
 
 /// `error.code` of a call beyond the limit of those that wait.
 const TOO_MANY: &str = "too_many_unclaimed";
+
+/// `error.code` of a model that a key may not ask for.
+pub(super) const MODEL_FORBIDDEN: &str = "model_not_allowed";
+
+/// `error.code` of a call more than a key may have at once.
+const TOO_MANY_RUNNING: &str = "too_many_concurrent";
 
 /// What all requests share.
 pub struct Shared {
@@ -57,6 +64,8 @@ pub struct Shared {
     pub seats: Arc<Seats>,
     /// Answered calls that wait for their first check.
     pub waiting: Arc<Waiting>,
+    /// Knows who may call.
+    pub auth: Auth,
     /// The edge stops: no further calls.
     pub draining: AtomicBool,
     /// What became of requests.
@@ -76,6 +85,12 @@ pub struct Counts {
     pub limited: AtomicU64,
     /// Refused because the edge stops.
     pub draining: AtomicU64,
+    /// Requests of any kind without a key that is known here.
+    pub unauthorized: AtomicU64,
+    /// Refused because the key forbids it.
+    pub forbidden: AtomicU64,
+    /// Ephemeral keys made.
+    pub secrets: AtomicU64,
     /// Later offers answered, and fragments taken, that went on with the same ICE session.
     pub renegotiated: AtomicU64,
     /// ICE restarts.
@@ -107,15 +122,17 @@ pub struct CreateCall<'a> {
     pub ticket: Option<Shown<'a>>,
     /// Who asks, as far as what waits for them is bounded.
     pub source: Option<IpAddr>,
+    /// What its key grants. `None`: everything.
+    pub grant: Option<&'a Grant>,
 }
 
 /// Without the offer, in which the client's password stands.
 impl fmt::Debug for CreateCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offer: _, model, session_json, dcid, ticket, source } = self;
+        let Self { offer: _, model, session_json, dcid, ticket, source, grant } = self;
         let mut call = f.debug_struct("CreateCall");
         call.field("model", model).field("session_json", session_json).field("dcid", dcid);
-        call.field("ticket", ticket).field("source", source);
+        call.field("ticket", ticket).field("source", source).field("grant", grant);
         call.finish_non_exhaustive()
     }
 }
@@ -156,6 +173,7 @@ pub fn create_call(
         Ok(_) => &counts.created,
         Err(error) if error.code == "no_seat" => &counts.no_seat,
         Err(error) if error.code == TOO_MANY => &counts.limited,
+        Err(error) if matches!(error.code, MODEL_FORBIDDEN | TOO_MANY_RUNNING) => &counts.forbidden,
         Err(error) if error.code == "draining" => &counts.draining,
         Err(_) => &counts.refused,
     };
@@ -179,7 +197,8 @@ fn answer(
     if let Some(shown) = call.ticket {
         return answer_ticket(shared, now, unix_seconds, &offer, call, shown);
     }
-    let model = choose_model(shared, session_model.as_deref().or(call.model));
+    let model = choose_model(shared, session_model.as_deref().or(call.model), call.grant)?;
+    let terms = terms(shared, call.grant)?;
     let place = wait(shared, call.source)?;
     let seat = if model == ECHO { shared.seats.take_local() } else { shared.seats.take(model, &[]) };
     let seat = seat.ok_or_else(|| {
@@ -215,7 +234,7 @@ fn answer(
             // The edge has no use for it, and would keep as many as it has seats of its own.
             session_config: call.session_json.filter(|_| model != ECHO).unwrap_or_default().to_owned(),
             created_at: u64::from(unix_seconds),
-            ticket: None,
+            terms,
             audio,
         },
         seat,
@@ -240,6 +259,9 @@ fn answer_ticket(
     let tickets = shared.directory.tickets().ok_or_else(ticket::off)?;
     let keys = shared.keys.current();
     let granted = shown.open(&keys).ok_or_else(ticket::unreadable)?;
+    if call.grant.is_some_and(|grant| grant.tenant != granted.tenant) {
+        return Err(ticket::unreadable());
+    }
     let token = shown.ufrag.get(..link::route::ticket::TICKET_CHARS).unwrap_or_default();
     let draining = shared.draining.load(Ordering::Relaxed);
     if draining && shared.directory.get(granted.route.session).is_none() {
@@ -285,10 +307,27 @@ fn answer_ticket(
 pub(crate) fn ticket_pending(ticket: &Ticket, unix_seconds: u32, setup: Setup, admitted: Admitted) -> Pending {
     let Admitted { model, config, seat } = admitted;
     let session_config = if model == ECHO { String::new() } else { config };
-    let terms = TicketTerms { expires: ticket.expires(), max_seconds: ticket.max_seconds(), tenant: ticket.tenant };
+    let terms = Terms {
+        tenant: ticket.tenant,
+        max_seconds: ticket.max_seconds(),
+        ticket_expires: ticket.expires(),
+        held: None,
+    };
     let audio = AudioFacts::of(&setup);
-    let call = CallInfo { model, session_config, created_at: u64::from(unix_seconds), ticket: Some(terms), audio };
+    let call = CallInfo { model, session_config, created_at: u64::from(unix_seconds), terms, audio };
     Pending { setup, former: Vec::new(), call, seat, place: None }
+}
+
+/// What a grant says of one call, which counts from here on.
+fn terms(shared: &Shared, grant: Option<&Grant>) -> Result<Terms, ApiError> {
+    let Some(grant) = grant else { return Ok(Terms::default()) };
+    let held = shared.auth.running.take(grant).ok_or_else(|| {
+        let message = "The key has as many calls as it may have at once; end one, or try later.";
+        let error = ApiError::status(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_RUNNING, message);
+        ApiError { retry_after: Some(RETRY_AFTER), ..error }
+    })?;
+    let held = (!grant.counted.is_empty()).then(|| Arc::new(held));
+    Ok(Terms { tenant: grant.tenant, max_seconds: grant.max_seconds, ticket_expires: 0, held })
 }
 
 /// A place for a call that waits for its first check.
@@ -339,14 +378,33 @@ pub(super) fn session_model(session_json: Option<&str>) -> Result<Option<String>
     }
 }
 
-pub(super) fn choose_model<'a>(shared: &'a Shared, asked: Option<&str>) -> &'a str {
+/// The model that serves a call. A name that is not known gives the default one, or the first that the grant allows.
+///
+/// # Errors
+/// The grant does not allow the one that was asked for.
+pub(super) fn choose_model<'a>(
+    shared: &'a Shared,
+    asked: Option<&str>,
+    grant: Option<&Grant>,
+) -> Result<&'a str, ApiError> {
+    let allows = |name: &str| grant.is_none_or(|grant| grant.allows(name));
     let asked = asked.filter(|name| !name.is_empty());
-    if let Some(model) = asked.and_then(|name| shared.models.get(name)) {
-        return model;
+    if let Some((name, model)) = asked.and_then(|name| shared.models.get_key_value(name)) {
+        return if allows(name) { Ok(model) } else { Err(model_forbidden(name)) };
     }
     let cause = if asked.is_some() { &shared.counts.model_unmapped } else { &shared.counts.model_absent };
     cause.fetch_add(1, Ordering::Relaxed);
-    shared.models.get(&shared.default_model).map_or(shared.default_model.as_str(), String::as_str)
+    let fallback = shared.default_model.as_str();
+    if allows(fallback) {
+        return Ok(shared.models.get(fallback).map_or(fallback, String::as_str));
+    }
+    let allowed = shared.models.iter().find(|(name, _)| allows(name));
+    allowed.map(|(_, model)| model.as_str()).ok_or_else(|| model_forbidden(fallback))
+}
+
+pub(super) fn model_forbidden(name: &str) -> ApiError {
+    let message = format!("The key does not allow model {name:?}: ask for one that it allows, or use another key.");
+    ApiError { param: Some("session.model"), ..ApiError::status(StatusCode::FORBIDDEN, MODEL_FORBIDDEN, message) }
 }
 
 pub(super) fn internal(what: &str) -> ApiError {

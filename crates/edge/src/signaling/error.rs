@@ -1,9 +1,11 @@
 //! The body of every refusal, as OpenAI's clients read it: `{"error":{message,type,param,code}}`.
 
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
+
+const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 
 /// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +67,16 @@ impl IntoResponse for ApiError {
             }
         });
         let mut response = (self.status, Json(body)).into_response();
+        let headers = response.headers_mut();
+        // SDKs try some statuses again by themselves, and obey this. What has a time to try again left nothing here.
+        headers
+            .insert(SHOULD_RETRY, HeaderValue::from_static(if self.retry_after.is_some() { "true" } else { "false" }));
         if let Some(seconds) = self.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            // RFC 6750 §3.
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
     }

@@ -9,8 +9,12 @@
 //! | `POST /v1/realtime/tickets[?model=]` | 200, [`Issued`] as JSON: what an instant call needs; its body is the session, if any |
 //! | `DELETE /v1/realtime/calls/{id}` | 200, or 404 once the call is over |
 //! | `POST /v1/realtime/calls/{id}/hangup` | 200, also when repeated |
+//! | `POST /v1/realtime/client_secrets` | 200, an ephemeral key: [`secrets`]; the former `sessions` and `transcription_sessions` as well |
 //! | `GET /`, `GET /assets/...` | the page |
 //! | `GET /fronthaul.js`, `GET /fronthaul.d.ts` | the client module and its types |
+//!
+//! The API stands under `/openai/v1/realtime` as well, and everything of it but `GET /v1/realtime/calls` asks for a key where the
+//! edge is not open: [`gate`].
 //!
 //! Browsers call from other origins: every answer carries CORS headers, a preflight is answered with the headers it asks
 //! for (`*` would not cover Authorization).
@@ -20,8 +24,10 @@ mod callers;
 mod change;
 mod create;
 mod error;
+mod gate;
 mod ice_servers;
 mod page;
+mod secrets;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -33,9 +39,9 @@ use axum::Router;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, post};
+use axum::routing::{delete, get, post};
 use link::ids::SessionId;
 use serde::Deserialize;
 use tower_http::cors::{AllowHeaders, Any, CorsLayer};
@@ -55,6 +61,9 @@ use crate::worker::CloseCause;
 /// Where calls are made, and under which they are.
 const CALLS: &str = "/v1/realtime/calls";
 
+/// Where the API is: as OpenAI's clients ask for it, and as Azure's do.
+const ROOTS: [&str; 2] = ["/v1/realtime", "/openai/v1/realtime"];
+
 const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
 /// The ticket with which the client of a POST connects meanwhile: `<ufrag> <pwd>`. A header, as queries are logged.
@@ -68,11 +77,23 @@ const BODY_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Everything that signaling serves.
 pub fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
-        .route(CALLS, post(create).get(async || StatusCode::NO_CONTENT))
-        .route("/v1/realtime/tickets", post(issue))
-        .route("/v1/realtime/calls/{id}", delete(end).post(change::offer).patch(change::patch).get(change::get))
-        .route("/v1/realtime/calls/{id}/hangup", post(hang_up))
+    let mut api = Router::new();
+    for root in ROOTS {
+        let at = |path: &str| format!("{root}/{path}");
+        api = api
+            .route(&at("calls"), post(create))
+            .route(&at("calls/{id}"), delete(end).post(change::offer).patch(change::patch).get(change::get))
+            .route(&at("calls/{id}/hangup"), post(hang_up))
+            .route(&at("client_secrets"), post(secrets::create))
+            .route(&at("sessions"), post(secrets::create_former))
+            .route(&at("transcription_sessions"), post(secrets::create_former))
+            .route(&at("tickets"), post(issue));
+    }
+    let api = api.route_layer(from_fn_with_state(Arc::clone(&shared), gate::admit));
+    let open = ROOTS
+        .iter()
+        .fold(Router::new(), |open, root| open.route(&format!("{root}/calls"), get(async || StatusCode::NO_CONTENT)));
+    open.merge(api)
         .merge(page::router())
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
@@ -84,6 +105,7 @@ pub fn router(shared: Arc<Shared>) -> Router {
 /// OPTIONS say what POST and PATCH take (RFC 9725 §4.2, RFC 5789 §3.1).
 async fn say_what_is_taken(request: Request, next: Next) -> Response {
     let path = request.uri().path();
+    let path = path.strip_prefix("/openai").unwrap_or(path);
     let is_call = path.strip_prefix(CALLS).is_some_and(|rest| rest.starts_with('/'));
     let asks = request.method() == Method::OPTIONS && (path == CALLS || is_call);
     let mut response = next.run(request).await;
@@ -130,6 +152,7 @@ async fn create(
             shared.counts.limited.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         })?;
     }
+    let grant = gate::grant_of(&request);
     let Query(query) = query
         .map_err(|error| ApiError::invalid("invalid_query", "model", format!("{}.", error.body_text())))
         .inspect_err(refused)?;
@@ -137,7 +160,10 @@ async fn create(
     let shown = request.headers().get(TICKET).map(|value| value.to_str().unwrap_or_default().to_owned());
     let ticket = shown.as_deref().map(|value| Shown::read(value).ok_or_else(ticket::unreadable));
     let ticket = ticket.transpose().inspect_err(refused)?;
-    let parts = body::read_within(BODY_PATIENCE, request).await.inspect_err(refused)?;
+    let mut parts = body::read_within(BODY_PATIENCE, request).await.inspect_err(refused)?;
+    if let Some(preset) = grant.as_ref().and_then(|grant| grant.preset.as_deref()) {
+        parts.session = Some(secrets::laid_over(preset, parts.session.as_deref()).inspect_err(refused)?);
+    }
     let call = CreateCall {
         offer: &parts.sdp,
         model: query.model.as_deref(),
@@ -145,6 +171,7 @@ async fn create(
         dcid,
         ticket,
         source: caller.as_ref().map(Caller::source),
+        grant: grant.as_deref(),
     };
     let unix_seconds = net::clock::unix_seconds();
     let created = create_call(&shared, Instant::now(), unix_seconds, &mut rand::rng(), call)?;
@@ -175,27 +202,39 @@ async fn issue(
     }
     let Query(query) =
         query.map_err(|error| ApiError::invalid("invalid_query", "model", format!("{}.", error.body_text())))?;
-    let session = body::session_within(BODY_PATIENCE, request).await?;
+    let grant = gate::grant_of(&request);
+    let mut session = body::session_within(BODY_PATIENCE, request).await?;
+    if let Some(preset) = grant.as_ref().and_then(|grant| grant.preset.as_deref()) {
+        session = Some(secrets::laid_over(preset, session.as_deref())?);
+    }
     let asked = IssueTicket {
         model: query.model.as_deref(),
         session_json: session.as_deref(),
         source: caller.as_ref().map(Caller::source),
+        grant: grant.as_deref(),
     };
     let issued = issue_ticket(&shared, net::clock::unix_seconds(), &mut rand::rng(), asked)?;
     let headers = [(header::CACHE_CONTROL, "no-store")];
     Ok((StatusCode::OK, headers, axum::Json(issued)).into_response())
 }
 
-async fn end(State(shared): State<Arc<Shared>>, id: CallId) -> Result<StatusCode, ApiError> {
+async fn end(State(shared): State<Arc<Shared>>, id: CallId, request: Request) -> Result<StatusCode, ApiError> {
     let (id, session) = read_id(id)?;
-    if shared.directory.close(session, CloseCause::HangUp) { Ok(StatusCode::OK) } else { Err(no_such_call(&id)) }
+    let owned = gate::owns(&shared, gate::grant_of(&request).as_ref(), session);
+    if owned && shared.directory.close(session, CloseCause::HangUp) {
+        Ok(StatusCode::OK)
+    } else {
+        Err(no_such_call(&id))
+    }
 }
 
 /// A repeated hangup, whose first answer may have been lost, succeeds: ids cannot be guessed, so one that reads like an
 /// id was a call.
-async fn hang_up(State(shared): State<Arc<Shared>>, id: CallId) -> Result<StatusCode, ApiError> {
+async fn hang_up(State(shared): State<Arc<Shared>>, id: CallId, request: Request) -> Result<StatusCode, ApiError> {
     let (_, session) = read_id(id)?;
-    shared.directory.close(session, CloseCause::HangUp);
+    if gate::owns(&shared, gate::grant_of(&request).as_ref(), session) {
+        shared.directory.close(session, CloseCause::HangUp);
+    }
     Ok(StatusCode::OK)
 }
 

@@ -15,6 +15,7 @@ use serde::{Serialize, Serializer};
 use super::create::{ECHO, RETRY_AFTER, Shared, choose_model, internal, session_model};
 use super::error::ApiError;
 use super::ice_servers::Granted;
+use crate::auth::{Grant, shorter};
 use crate::keys::PopKeys;
 use crate::seats::LOCAL;
 use crate::tickets::Tickets;
@@ -78,6 +79,8 @@ pub struct IssueTicket<'a> {
     pub session_json: Option<&'a str>,
     /// Who asks, as far as what is kept for them is bounded.
     pub source: Option<IpAddr>,
+    /// What its key grants. `None`: everything.
+    pub grant: Option<&'a Grant>,
 }
 
 /// Issues a ticket.
@@ -94,19 +97,20 @@ pub fn issue_ticket(
         return Err(ApiError::unavailable("draining", RETRY_AFTER, "This edge is about to stop; try another one."));
     }
     let tickets = shared.directory.tickets().ok_or_else(off)?;
-    let model = choose_model(shared, session_model(asked.session_json)?.as_deref().or(asked.model));
+    let model = choose_model(shared, session_model(asked.session_json)?.as_deref().or(asked.model), asked.grant)?;
     let transceiver = if model == ECHO { Some(LOCAL) } else { shared.seats.best(model) };
     let transceiver = transceiver.ok_or_else(|| {
         ApiError::unavailable("no_seat", RETRY_AFTER, format!("No seat is free for model {model:?}; try again."))
     })?;
     let terms = tickets.terms();
+    let max_tens = max_tens(terms.max_call_tens, asked.grant)?;
     // The edge has no use for the config of a call of its own.
     let config = asked.session_json.filter(|_| model != ECHO);
     let ticket = Ticket {
         route: Route { edge: shared.edge, transceiver, session: SessionId(rng.next_u64()), minted: unix_seconds },
         lifetime: terms.lifetime_seconds,
-        max_tens: terms.max_call_tens,
-        tenant: DEFAULT_TENANT,
+        max_tens,
+        tenant: asked.grant.map_or(DEFAULT_TENANT, |grant| grant.tenant),
         model: tickets.model_field(model, transceiver),
         has_config: config.is_some(),
     };
@@ -143,6 +147,18 @@ pub fn issue_ticket(
         max_call_seconds: ticket.max_seconds(),
         ufrag,
     })
+}
+
+/// The longest call of a ticket, in the tens of seconds that it can say, and never longer than the grant's.
+fn max_tens(most: u16, grant: Option<&Grant>) -> Result<u16, ApiError> {
+    let Some(grant) = grant else { return Ok(most) };
+    let own = u16::try_from(grant.max_seconds / 10).unwrap_or(u16::MAX);
+    // A ticket's call may begin with a check, and nobody but its key's edge would count it.
+    if !grant.counted.is_empty() || (grant.max_seconds != 0 && own == 0) {
+        let message = "A ticket cannot keep to what the key limits; connect without one.";
+        return Err(ApiError::status(StatusCode::CONFLICT, "ticket_limited", message));
+    }
+    Ok(u16::try_from(shorter(most.into(), own.into())).unwrap_or(most))
 }
 
 /// Our side of the answer that belongs to a ticket, the same whoever asks.

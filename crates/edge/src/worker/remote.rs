@@ -8,7 +8,6 @@ use link::proto::{
     Clip, Closed, EdgeMessage, OpenRequest, OversizeFrame, PlayoutEffect, ReflexPause, ReflexSettings, ReleaseRequest,
     edge_message, playout_effect,
 };
-use link::route::ticket::DEFAULT_TENANT;
 use rtc::{DownlinkView, MediaFrame};
 
 use super::held::Held;
@@ -324,10 +323,10 @@ impl Remote {
                 created_at: call.created_at,
                 // The driver's to say: it has the config of the link.
                 downlink: 0,
-                ticket_expires: call.ticket.map_or(0, |ticket| ticket.expires),
+                ticket_expires: call.terms.ticket_expires,
                 nack: call.audio.nack,
                 codec: codec(call.audio.codec).number().into(),
-                tenant: call.ticket.map_or(DEFAULT_TENANT, |ticket| ticket.tenant).into(),
+                tenant: call.terms.tenant.into(),
             },
         });
     }

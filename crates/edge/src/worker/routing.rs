@@ -321,7 +321,7 @@ impl Worker {
             Side::Remote(Box::new(Remote::open(now, id, seat, &call, Reflex::new(self.config.reflex), &mut self.io)))
         };
         let mut client = Client::new(id, session, call, side);
-        let granted = client.call.ticket.map(|ticket| ticket.max_seconds).filter(|seconds| *seconds != 0);
+        let granted = Some(client.call.terms.max_seconds).filter(|seconds| *seconds != 0);
         client.ends_at = granted.map(|seconds| now + Duration::from_secs(seconds.into()));
         let key = self.clients.insert(Box::new(client));
         self.by_id.insert(id, key);

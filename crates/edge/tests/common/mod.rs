@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use edge::auth::Auth;
 use edge::directory::Directory;
 use edge::keys::{Keyring, PopKeys};
 use edge::seats::Seats;
@@ -182,6 +183,7 @@ fn shared_of_run(
         directory,
         seats,
         waiting: Waiting::new(100),
+        auth: Auth::open(),
         draining: AtomicBool::new(false),
         counts: Counts::default(),
     })

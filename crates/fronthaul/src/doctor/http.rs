@@ -22,6 +22,8 @@ pub(super) struct Client {
     port: u16,
     /// Host and port as the URL has them.
     authority: String,
+    /// A line of each request's head, or nothing.
+    authorization: String,
     tls: Option<Arc<ClientConfig>>,
     patience: Duration,
 }
@@ -40,7 +42,14 @@ impl<T: Read + Write> Wire for T {}
 impl Client {
     /// # Errors
     /// The URL cannot be used, or the roots cannot be read.
-    pub(super) fn new(url: &str, roots: &Path, insecure: bool, patience: Duration) -> Result<Self, String> {
+    pub(super) fn new(
+        url: &str,
+        key: Option<String>,
+        roots: &Path,
+        insecure: bool,
+        patience: Duration,
+    ) -> Result<Self, String> {
+        let authorization = key.map(|key| format!("Authorization: Bearer {}\r\n", key.trim())).unwrap_or_default();
         let (secure, rest) = match (url.strip_prefix("https://"), url.strip_prefix("http://")) {
             (Some(rest), _) => (true, rest),
             (_, Some(rest)) => (false, rest),
@@ -49,7 +58,8 @@ impl Client {
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default().to_owned();
         let default = if secure { 443 } else { 80 };
         let (host, port) = split(&authority, default).ok_or_else(|| format!("{url:?} names no host"))?;
-        Ok(Self { host, port, authority, tls: Some(trust(roots, insecure)?).filter(|_| secure), patience })
+        let tls = Some(trust(roots, insecure)?).filter(|_| secure);
+        Ok(Self { host, port, authority, authorization, tls, patience })
     }
 
     /// What the connection is.
@@ -67,9 +77,9 @@ impl Client {
     pub(super) fn post(&self, path: &str, content_type: &str, body: &str) -> Result<Answer, String> {
         let length = body.len();
         self.request(&format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
+            "POST {path} HTTP/1.1\r\nHost: {}\r\n{}Connection: close\r\nContent-Type: {content_type}\r\n\
              Content-Length: {length}\r\n\r\n{body}",
-            self.authority
+            self.authority, self.authorization
         ))
     }
 
@@ -79,9 +89,9 @@ impl Client {
     /// Why there is no answer.
     pub(super) fn upgrade(&self, path: &str) -> Result<Answer, String> {
         self.request(&format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            "GET {path} HTTP/1.1\r\nHost: {}\r\n{}Connection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-            self.authority
+            self.authority, self.authorization
         ))
     }
 

@@ -32,12 +32,17 @@ pub(super) struct Ended {
 
 impl Child {
     /// Starts this program again as this daemon. Call it on the main thread.
-    pub(super) fn spawn(name: &'static str, arguments: &[String]) -> Result<Self, StartError> {
+    pub(super) fn spawn(
+        name: &'static str,
+        arguments: &[String],
+        environment: Option<(&str, &str)>,
+    ) -> Result<Self, StartError> {
         let failed = |error| StartError::failed(format!("starting the {name}"), error);
         let mut command = std::process::Command::new(env::current_exe().map_err(failed)?);
         command
             .arg(name)
             .args(arguments)
+            .envs(environment)
             .arg("--announce")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

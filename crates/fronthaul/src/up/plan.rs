@@ -21,7 +21,12 @@ pub(super) struct Plan {
     state_dir: PathBuf,
     edge_set: Vec<String>,
     transceiver_set: Vec<String>,
+    /// Shown by the page's address alone, where other machines reach the edge.
+    key: Option<String>,
 }
+
+/// The environment variable in which the edge gets it, as arguments are for everybody to read.
+pub(super) const KEY_VARIABLE: &str = "FRONTHAUL_UP_KEY";
 
 impl Plan {
     /// Takes each port for a moment, so that all that are taken are reported at once, and by this process. A port 0 stays
@@ -62,6 +67,7 @@ impl Plan {
                 state_dir,
                 edge_set: options.edge_set.clone(),
                 transceiver_set: options.transceiver_set.clone(),
+                key: needs_key(options, http).then(draw_key),
             }),
             _ => Err(ConfigError { file: None, problems: ports.problems }.into()),
         }
@@ -90,8 +96,16 @@ impl Plan {
             format!("transceivers=[{{ id = 1, address = \"{}\" }}]", self.link),
             format!("state_dir={}", self.state_dir.display()),
         ];
+        if self.key.is_some() {
+            keys.push(format!("auth.keys=[{{ id = \"page\", key = \"env:{KEY_VARIABLE}\" }}]"));
+        }
         keys.extend(self.edge_set.iter().cloned());
         assignments(keys)
+    }
+
+    /// What the edge alone is to know.
+    pub(super) fn edge_environment(&self) -> Option<(&'static str, &str)> {
+        self.key.as_deref().map(|key| (KEY_VARIABLE, key))
     }
 
     pub(super) fn transceiver_arguments(&self) -> Vec<String> {
@@ -119,11 +133,26 @@ fn learn(ports: &[(String, SocketAddr)], name: &str, address: &mut SocketAddr) {
     }
 }
 
+/// Whoever says nothing about keys gets one as soon as others reach the edge.
+fn needs_key(options: &UpOptions, http: SocketAddr) -> bool {
+    !http.ip().is_loopback() && !options.edge_set.iter().any(|set| set.trim_start().starts_with("auth."))
+}
+
+/// 24 characters of 6 bits, for an address. It is a new one with each start.
+fn draw_key() -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let bytes: [u8; 24] = rand::random();
+    bytes.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 64)])).collect()
+}
+
 /// What is printed once both are ready.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Fronthaul is up.\n")?;
-        writeln!(f, "  page   http://{}/", self.page())?;
+        match &self.key {
+            Some(key) => writeln!(f, "  page   http://{}/#key={key}", self.page())?,
+            None => writeln!(f, "  page   http://{}/", self.page())?,
+        }
         writeln!(f, "  media  UDP {}, advertised as {}", self.media, self.advertise.join(", "))?;
         writeln!(f, "  link   UDP {} between edge and transceiver", self.link)?;
         writeln!(f, "  admin  http://{}/metrics (edge)", self.edge_admin)?;

@@ -29,9 +29,9 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::sign::CertifiedKey;
 use tokio::time::sleep;
 
-use self::client::Https;
 use super::{Certificates, certified, fingerprint};
 use crate::config::Tls;
+use crate::shell::https::Https;
 
 /// After an order that failed. Let's Encrypt takes five failed ones per name and hour.
 const AGAIN: Duration = Duration::from_secs(900);
@@ -115,8 +115,11 @@ impl Order {
 
     /// The account at this authority, made at the first order.
     async fn account(&self) -> Result<Account, Error> {
-        let builder =
-            || Ok::<_, Error>(Account::builder_with_http(Box::new(Https::trusting(&self.roots).map_err(other)?)));
+        let builder = || {
+            Ok::<_, Error>(Account::builder_with_http(Box::new(
+                Https::trusting("tls.acme_roots", &self.roots).map_err(other)?,
+            )))
+        };
         if let Ok(text) = fs::read(&self.account) {
             let credentials: AccountCredentials = serde_json::from_slice(&text).map_err(other)?;
             return builder()?.from_credentials(credentials).await;
