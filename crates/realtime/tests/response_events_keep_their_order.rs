@@ -3,7 +3,7 @@
 
 mod support;
 
-use realtime::{CancelReason, Input};
+use realtime::{CancelReason, Dialect, Input};
 use serde_json::json;
 use support::{feed, names, normalized, opened};
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use realtime::{Command, Eagerness, Input, TurnDetection, Vad};
+use realtime::{Command, Dialect, Eagerness, Input, TurnDetection, Vad};
 use serde_json::json;
 use support::{commands, events, feed, names, only_error, opened, requested, send, session};
 
@@ -166,7 +166,11 @@ fn a_wrong_value_names_its_field_and_changes_nothing() {
         (r#"{"audio":{"input":{"turn_detection":{"type":"psychic"}}}}"#, "session.audio.input.turn_detection.type"),
         (r#"{"audio":null}"#, "session.audio"),
         (r#"{"instructions":5}"#, "session.instructions"),
-        (r#"{"output_modalities":["text"]}"#, "session.output_modalities"),
+        (r#"{"output_modalities":["audio","text"]}"#, "session.output_modalities"),
+        (r#"{"audio":{"output":{"speed":2}}}"#, "session.audio.output.speed"),
+        (r#"{"audio":{"input":{"transcription":true}}}"#, "session.audio.input.transcription"),
+        (r#"{"tools":[7]}"#, "session.tools"),
+        (r#"{"max_output_tokens":5000}"#, "session.max_output_tokens"),
         (r#"{"type":"transcription"}"#, "session.type"),
     ];
     for (patch, param) in cases {

@@ -4,7 +4,7 @@
 //! [`Call::poll_timeout`]. After [`CallOutput::Ended`] nothing comes any more.
 //!
 //! Invariant: frames and messages of another epoch or another channel change nothing; whatever the edge sends, the call
-//! ends only by [`EdgeMessage`] `Closed`, by [`Call::close`] or with its owner.
+//! ends only by [`EdgeMessage`] `Closed`, by [`Call::close`], when the API says so (its time is up, its client floods it) or with its owner.
 
 mod channel;
 mod dialogue;
@@ -21,6 +21,7 @@ use link::proto::{
     Close, EdgeMessage, OpenRequest, OversizeFrame, TransceiverMessage, UtteranceHeader, edge_message,
     transceiver_message,
 };
+use realtime::Dialect;
 use voice::MediaFrame;
 use voice::g711::Law;
 
@@ -107,13 +108,17 @@ impl Call {
     pub fn new(now: Instant, mut config: CallConfig, request: &OpenRequest, slot: Slot, seed: u64) -> Self {
         config.voice.repair.nack = request.nack;
         let model = Model::named(&request.model).unwrap_or(Model::Parrot);
-        let api = realtime::Session::new(&realtime::Config {
-            seed,
-            model: model.name().to_owned(),
-            vad: dialogue::api_vad(&config.voice),
-            created_at: request.created_at,
-            requested: request.session_config.clone(),
-        });
+        let api = realtime::Session::new(
+            now,
+            &realtime::Config {
+                seed,
+                model: model.name().to_owned(),
+                vad: dialogue::api_vad(&config.voice),
+                created_at: request.created_at,
+                requested: request.session_config.clone(),
+                ..realtime::Config::default()
+            },
+        );
         let mut mode = match model {
             Model::Parrot => {
                 let backend = Parrot::new(config.voice.backend_rate);
@@ -178,8 +183,8 @@ impl Call {
             }
             Some(edge_message::Kind::ChannelMessage(message)) if self.channel.carries_events(message.channel) => {
                 match String::from_utf8(message.data) {
-                    Ok(text) if !message.binary => self.api.handle_client(&text),
-                    _ => self.api.handle_client_binary(),
+                    Ok(text) if !message.binary => self.api.handle_client(now, &text),
+                    _ => self.api.handle_client_binary(now),
                 }
             }
             Some(edge_message::Kind::ChannelClosed(closed)) => self.channel.closed(closed.channel),
@@ -226,12 +231,14 @@ impl Call {
 
     /// What is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if let Mode::Dialogue(dialogue) = &mut self.mode
-            && !self.ended
-        {
-            dialogue.timeout(now);
-            self.settle(now);
+        if self.ended {
+            return;
         }
+        self.api.handle_timeout(now);
+        if let Mode::Dialogue(dialogue) = &mut self.mode {
+            dialogue.timeout(now);
+        }
+        self.settle(now);
     }
 
     /// Ends the call from this side; the edge ends the client's connection.
@@ -251,10 +258,14 @@ impl Call {
     /// When [`Call::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        match &self.mode {
-            Mode::Dialogue(dialogue) if !self.ended => dialogue.poll_timeout(),
-            _ => None,
+        if self.ended {
+            return None;
         }
+        let dialogue = match &self.mode {
+            Mode::Dialogue(dialogue) => dialogue.poll_timeout(),
+            Mode::Loopback(_) => None,
+        };
+        dialogue.into_iter().chain(self.api.poll_timeout()).min()
     }
 
     /// The parts of a turn's delay, when they are complete.
@@ -384,6 +395,10 @@ impl Call {
         }
         while let Some(event) = self.api.poll_event() {
             self.channel.send(event, &mut self.outputs);
+        }
+        if let Some(close) = self.api.closing() {
+            let reason = close.reason.clone();
+            self.close(&reason);
         }
     }
 

@@ -1,7 +1,9 @@
 //! A session with its events as values.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use realtime::{Command, Config, Input, Session};
+use std::time::Instant;
+
+use realtime::{Command, Config, Dialect, Input, Session, Transport};
 use serde_json::Value;
 
 pub(crate) fn session() -> Session {
@@ -9,13 +11,22 @@ pub(crate) fn session() -> Session {
 }
 
 pub(crate) fn requested(settings: &str) -> Session {
-    Session::new(&Config {
-        seed: 1,
-        model: "parrot".to_owned(),
-        vad: realtime::Vad::default(),
-        created_at: 1_700_000_000,
-        requested: settings.to_owned(),
-    })
+    configured(Config { requested: settings.to_owned(), ..config() })
+}
+
+pub(crate) fn configured(config: Config) -> Session {
+    Session::new(Instant::now(), &config)
+}
+
+pub(crate) fn config() -> Config {
+    Config { seed: 1, model: "parrot".to_owned(), created_at: 1_700_000_000, ..Config::default() }
+}
+
+/// The same over a WebSocket.
+pub(crate) fn opened_socket() -> Session {
+    let mut session = configured(Config { transport: Transport::WebSocket, ..config() });
+    assert_eq!(names(&events(&mut session)), ["session.created"]);
+    session
 }
 
 /// A session whose `session.created` was read.
@@ -39,7 +50,7 @@ pub(crate) fn names(events: &[Value]) -> Vec<&str> {
 
 /// Sends one client text and returns what came of it.
 pub(crate) fn send(session: &mut Session, text: &str) -> Vec<Value> {
-    session.handle_client(text);
+    session.handle_client(Instant::now(), text);
     events(session)
 }
 

@@ -10,7 +10,7 @@ use link::proto::{
     Clip, Flush, Pause, PlayoutEffect, ReflexPause, ReflexSettings, Resume, TransceiverMessage, UtteranceHeader,
     transceiver_message,
 };
-use realtime::{CancelReason, Command, CreateRefusal, Input, TurnDetection};
+use realtime::{CancelReason, Command, CreateRefusal, Dialect, Input, TurnDetection};
 use voice::g711::Law;
 use voice::telephone::Telephone;
 use voice::{
@@ -281,7 +281,7 @@ impl Dialogue {
     fn command(&mut self, now: Instant, command: &Command, api: &mut realtime::Session) {
         match command {
             Command::UpdateTurn(turn) => self.conversation.set_turn(turn_config(*turn)),
-            Command::CreateResponse => {
+            Command::CreateResponse(_) => {
                 if self.conversation.create_response(now).is_none() {
                     api.handle(Input::CreateRefused(CreateRefusal::Active));
                 }
@@ -298,6 +298,12 @@ impl Dialogue {
                 }
             }
             Command::ClearInput => self.conversation.clear_input(now),
+            Command::AppendInput { .. } => api.handle(Input::AppendRefused),
+            // No model here is told more than what is said.
+            Command::UpdateModel(_)
+            | Command::AddItem(_)
+            | Command::DeleteItem { .. }
+            | Command::TruncateItem { .. } => {}
             Command::ClientDelay { delay_us } => self.conversation.set_client_delay(now, *delay_us),
         }
     }
@@ -306,10 +312,18 @@ impl Dialogue {
 /// Answers the commands of a call that has no dialogue.
 pub(super) fn refuse(api: &mut realtime::Session, command: &Command) {
     match command {
-        Command::CreateResponse => api.handle(Input::CreateRefused(CreateRefusal::Unsupported)),
+        Command::CreateResponse(_) => api.handle(Input::CreateRefused(CreateRefusal::Unsupported)),
         Command::Cancel => api.handle(Input::CancelRefused),
         Command::CommitInput => api.handle(Input::CommitRefused),
-        Command::UpdateTurn(_) | Command::ClearOutput | Command::ClearInput | Command::ClientDelay { .. } => {}
+        Command::AppendInput { .. } => api.handle(Input::AppendRefused),
+        Command::UpdateTurn(_)
+        | Command::UpdateModel(_)
+        | Command::ClearOutput
+        | Command::ClearInput
+        | Command::AddItem(_)
+        | Command::DeleteItem { .. }
+        | Command::TruncateItem { .. }
+        | Command::ClientDelay { .. } => {}
     }
 }
 

@@ -11,6 +11,7 @@ use link::proto::{
     ChannelMessage, ChannelOpened, Closed, EdgeMessage, OpenRequest, TransceiverMessage, edge_message,
     transceiver_message,
 };
+use realtime::Dialect;
 use voice::{BackendInput, BackendOutput};
 
 use super::dialogue::Dialogue;
