@@ -12,7 +12,7 @@ use link::quic::{Incoming, LinkLost, MAX_SESSION_MESSAGE_BYTES, StreamError, Utt
 mod support;
 use support::{Pair, soon};
 
-const HEADER: SessionHeader = SessionHeader { session: 0xfeed, epoch: 1, slot: 5 };
+const HEADER: SessionHeader = SessionHeader { session: 0xfeed, epoch: 1, slot: 5, attach: false, tenant: 0 };
 
 fn channel_message(bytes: usize) -> EdgeMessage {
     let message = ChannelMessage { channel: 1, binary: true, data: vec![7; bytes] };

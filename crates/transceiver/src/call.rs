@@ -244,7 +244,7 @@ impl Call {
     /// Ends the call from this side; the edge ends the client's connection.
     pub fn close(&mut self, reason: &str) {
         if !self.ended {
-            let close = transceiver_message::Kind::Close(Close { reason: reason.to_owned() });
+            let close = transceiver_message::Kind::Close(Close { reason: reason.to_owned(), code: 0 });
             self.outputs.push_back(CallOutput::Message(TransceiverMessage { kind: Some(close) }));
             self.end();
         }

@@ -86,7 +86,7 @@ async fn a_call_is_opened_told_of_its_session_and_looped_back() {
     assert_eq!((hello.transceiver, hello.models), (1, ["parrot", "loopback", "monologue"].map(str::to_owned).to_vec()));
 
     let slot = open(&link, 11, 1, "loopback").await.unwrap();
-    let header = SessionHeader { session: 11, epoch: 1, slot: slot.0 };
+    let header = SessionHeader { session: 11, epoch: 1, slot: slot.0, ..SessionHeader::default() };
     let (mut tx, mut rx) = link.open_session(&header).await.unwrap();
     let opened = ChannelOpened { channel: 1, label: "oai-events".to_owned() };
     tx.send(&EdgeMessage { kind: Some(edge_message::Kind::ChannelOpened(opened)) }).await.unwrap();
@@ -136,7 +136,7 @@ async fn where_the_edge_asks_for_datagrams_real_time_audio_comes_by_them_and_rep
     let (_endpoint, link) = dial(&state, &transceiver, 1).await;
     let asked = OpenRequest { downlink: Downlink::Datagram.into(), ..request(11, 1, "loopback") };
     let slot = Slot(link.control().open(asked).await.unwrap().into_inner().slot);
-    let header = SessionHeader { session: 11, epoch: 1, slot: slot.0 };
+    let header = SessionHeader { session: 11, epoch: 1, slot: slot.0, ..SessionHeader::default() };
     let _stream = link.open_session(&header).await.unwrap();
     let mut came = Vec::new();
     for seq in [0, 1, 0, 2, 1_u16] {
@@ -211,7 +211,10 @@ async fn the_end_of_a_session_stream_is_the_end_of_its_call() {
     let mut theirs = leases(&other).await;
     let slot = open(&link, 1, 1, "parrot").await.unwrap();
     assert_eq!(granted(&mut theirs, |grant| grant.seats == 0).await.seats, 0);
-    let (tx, _rx) = link.open_session(&SessionHeader { session: 1, epoch: 1, slot: slot.0 }).await.unwrap();
+    let (tx, _rx) = link
+        .open_session(&SessionHeader { session: 1, epoch: 1, slot: slot.0, ..SessionHeader::default() })
+        .await
+        .unwrap();
     tx.finish();
     assert_eq!(granted(&mut theirs, |grant| grant.seats == 1).await.seats, 1);
 }
@@ -223,7 +226,10 @@ async fn a_stop_is_told_refuses_calls_and_closes_those_that_stay() {
     let (_endpoint, link) = dial(&state, &transceiver, 1).await;
     let mut mine = leases(&link).await;
     let slot = open(&link, 1, 1, "parrot").await.unwrap();
-    let (_tx, mut rx) = link.open_session(&SessionHeader { session: 1, epoch: 1, slot: slot.0 }).await.unwrap();
+    let (_tx, mut rx) = link
+        .open_session(&SessionHeader { session: 1, epoch: 1, slot: slot.0, ..SessionHeader::default() })
+        .await
+        .unwrap();
 
     transceiver.stop(Duration::from_millis(1500));
     assert_eq!(granted(&mut mine, |grant| grant.draining).await.seats, 1);

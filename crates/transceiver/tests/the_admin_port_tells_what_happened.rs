@@ -73,7 +73,8 @@ async fn a_call_is_told_while_it_goes_on_and_after_it_ended() {
     let link = endpoint.connect(transceiver.link_addr(), TransceiverId(1)).await.unwrap();
     let request = OpenRequest { session: 11, epoch: 1, model: "parrot".to_owned(), ..OpenRequest::default() };
     let slot = link.control().open(request).await.unwrap().into_inner().slot;
-    let (mut tx, mut rx) = link.open_session(&SessionHeader { session: 11, epoch: 1, slot }).await.unwrap();
+    let (mut tx, mut rx) =
+        link.open_session(&SessionHeader { session: 11, epoch: 1, slot, ..SessionHeader::default() }).await.unwrap();
     let opened = ChannelOpened { channel: 1, label: "oai-events".to_owned() };
     tx.send(&EdgeMessage { kind: Some(edge_message::Kind::ChannelOpened(opened)) }).await.unwrap();
     let create = ChannelMessage { channel: 1, binary: false, data: br#"{"type":"response.create"}"#.to_vec() };

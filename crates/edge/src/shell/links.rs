@@ -273,7 +273,7 @@ async fn open_session(link: &Link, mut control: ControlClient, request: OpenRequ
     let (session, epoch) = (request.session, request.epoch);
     let opening = async {
         let slot = control.open(request).await.map_err(|status| status.to_string())?.into_inner().slot;
-        let header = SessionHeader { session, epoch, slot };
+        let header = SessionHeader { session, epoch, slot, ..SessionHeader::default() };
         let (tx, rx) = link.open_session(&header).await.map_err(|error| error.to_string())?;
         Ok((Slot(slot), tx, rx, link.id()))
     };

@@ -327,6 +327,7 @@ impl Remote {
                 nack: call.audio.nack,
                 codec: codec(call.audio.codec).number().into(),
                 tenant: call.terms.tenant.into(),
+                ..OpenRequest::default()
             },
         });
     }

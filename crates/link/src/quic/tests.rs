@@ -16,7 +16,7 @@ use crate::identity::{NodeIdentity, Role};
 use crate::ids::{EdgeId, TransceiverId};
 use crate::proto::{SessionHeader, UtteranceFrame, UtteranceHeader};
 
-const HEADER: SessionHeader = SessionHeader { session: 1, epoch: 1, slot: 2 };
+const HEADER: SessionHeader = SessionHeader { session: 1, epoch: 1, slot: 2, attach: false, tenant: 0 };
 
 struct Pair {
     edge: Link,
