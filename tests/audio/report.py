@@ -11,17 +11,14 @@ STYLE = """<style>
 </style>"""
 
 
-def summary(measured, pending):
+def summary(measured):
     """For a terminal."""
     lines = []
     for figure in measured["figures"]:
-        state = "ok" if figure["ok"] else "not yet" if figure["name"] in pending else "BEYOND" if figure["value"] is not None else "NOT MEASURED"
+        state = "ok" if figure["ok"] else "BEYOND" if figure["value"] is not None else "NOT MEASURED"
         bound = "" if figure["bound"] is None else f"<= {figure['bound']:g}"
         value = "-" if figure["value"] is None else f"{figure['value']:g}"
         lines.append(f"{'' if figure['bound'] is None else state:<13}{figure['name']:<58}{value:>10} {figure['unit']:<11}{bound}")
-    for name, why in pending.items():
-        met = next((figure["ok"] for figure in measured["figures"] if figure["name"] == name), None)
-        lines.append(f"{name}: {'holds; it need not be listed as pending any more' if met else why}")
     lines.append(f"{measured['form']} form, {measured['seconds']} s: {'every bound holds' if measured['ok'] else 'not every bound holds'}")
     return "\n".join(lines)
 
@@ -84,10 +81,10 @@ def activity(rows):
 
 
 def interruption(rows):
-    head = ["sound", "times", "paused", "cut", "to silence, p50 / p95 ms", "to the cut, p50 / p95 ms", "to resumption, p50 / p95 ms"]
+    head = ["sound", "times", "woke", "paused", "cut", "to silence, p50 / p95 ms", "to the cut, p50 / p95 ms", "to resumption, p50 / p95 ms"]
     cell = lambda values, count: pair(values) if count else "-"
     return table(head, [
-        [row["sound"], row["count"], row["paused"], row["cut"], cell(row["pause_ms"], row["paused"]), cell(row["commit_ms"], row["cut"]), cell(row["resume_ms"], row["paused"] - row["cut"])]
+        [row["sound"], row["count"], row["woke"], row["paused"], row["cut"], cell(row["pause_ms"], row["paused"]), cell(row["commit_ms"], row["cut"]), cell(row["resume_ms"], row["paused"] - row["cut"])]
         for row in rows
     ])
 

@@ -464,10 +464,10 @@ impl Conversation {
             let end = self.ear.end() - rest.len() as u64 * 3;
             let rms = self.ear.vad.rms();
             let loud = probability >= self.turns.threshold();
-            let look = loud && self.turns.wants_timbre();
-            let wordlike = self.timbre.frame(self.ear.vad.frame(), look);
+            let wanted = self.turns.wants_timbre();
+            let wordlike = self.timbre.frame(self.ear.vad.frame(), loud && wanted);
             // The end of a reply comes back when it is over.
-            let echo = look || (loud && self.echo_suspected());
+            let echo = (wanted && probability >= self.turns.perhaps()) || (loud && self.echo_suspected());
             let echo = self.outgoing.echo.frame(now, self.ear.vad.frame(), echo);
             self.suspect(now);
             self.judge(now, end, heard, Frame { probability, rms, wordlike, echo });

@@ -113,7 +113,8 @@ impl Rules {
         DOUBT_MAX.max(self.min_voiced_ms * 2)
     }
 
-    fn is_spoken(&self, evidence: &Evidence) -> bool {
+    /// Enough is said for an interruption, whatever the words.
+    pub(crate) fn is_spoken(&self, evidence: &Evidence) -> bool {
         let voiced = evidence.voiced_ms();
         voiced >= self.min_voiced_ms && (evidence.is_wordlike() || voiced >= NO_WORD)
     }
@@ -122,21 +123,25 @@ impl Rules {
 /// Counts the words of one utterance in the pieces they come in, and keeps none of the text.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct WordCount {
+    /// In transcripts that are final: a recognizer may make several of one utterance.
+    done: u32,
+    /// In the one that grows.
     count: u32,
     in_word: bool,
 }
 
 impl WordCount {
-    /// More text of the utterance, or all of it.
+    /// More text of a transcript, or all of it. All words so far.
     pub(crate) fn push(&mut self, text: &str, is_final: bool) -> u32 {
         if is_final {
             // The whole of it, unless it is empty as some recognizers' is.
             let whole = Self::default().add(text);
-            self.count = if whole.count > 0 { whole.count } else { self.count };
+            let count = if whole.count > 0 { whole.count } else { self.count };
+            *self = Self { done: self.done.saturating_add(count), ..Self::default() };
         } else {
             *self = self.add(text);
         }
-        self.count
+        self.done.saturating_add(self.count)
     }
 
     fn add(mut self, text: &str) -> Self {
@@ -226,7 +231,9 @@ mod tests {
         assert_eq!(count.push("p that, do", false), 3);
         assert_eq!(count.push("n't", false), 3);
         assert_eq!(count.push("stop that, don't", true), 3);
-        assert_eq!(count.push("", true), 3);
+        assert_eq!(count.push("wa", false), 4);
+        assert_eq!(count.push("wait", true), 4, "another transcript of the same utterance");
+        assert_eq!(count.push("", true), 4);
         assert_eq!(WordCount::default().push("停下", false), 2);
         assert_eq!(WordCount::default().push("mm-hm", true), 1);
     }

@@ -1,3 +1,4 @@
-//! The whole conversation under orders of events that nobody would write down.
+//! What is tested from within.
 
+mod pauses;
 mod schedules;

@@ -25,12 +25,13 @@
 //! the silence would be over. Otherwise it may be a stall of the network, and the grace is 300 ms.
 //!
 //! **An interruption is tentative first.** A pause is cheap and is taken back without loss, so 2 voiced frames suffice for it, or
+//! 2 that rise over the quiet and that the detector nearly takes for speech (soft first sounds take it 60 ms and more), or
 //! the edge's reflex. A cut is not: it takes what the gate asks for (`gate.rs`), counted across gaps of less than 144 ms (the
 //! closures inside words are shorter). A gap of 144 ms before that is the end of a cough, and the reply resumes; it
 //! resumes at once when the sound has lasted long enough for a word and is none. The same gate holds before
 //! the reply is heard: a cough between question and reply only delays the reply's start.
-//! After a pause that was for nothing the next one takes [`WARY_FRAMES`] frames that could be part of a word, for a minute: a
-//! listener who hums along does not chop the reply.
+//! For a minute after a pause that was for nothing the reply is held only for what would cut it but for the words: a
+//! listener who coughs or hums along does not chop it.
 //!
 //! **A user who never stops** (music, a crowd) is cut off after `max_turn_ms` and answered. What goes on then has no onset, so
 //! it does not interrupt: only after 200 ms of silence, or when the reply is over, are onsets heard again. The same holds for
@@ -46,10 +47,10 @@ use crate::gate::{Evidence, HOLD_MAX, Rules, Ruling, WordCount};
 use crate::verdict::Patience;
 use crate::voicing::{ONSET, Voicing};
 
-/// Frames of speech that pause a reply.
+/// Frames of speech, or of what may become it, that pause a reply.
 const TENTATIVE: u32 = 2;
-/// Wordlike frames that pause a reply after a pause for nothing.
-const WARY_FRAMES: u32 = 2;
+/// Of the detector's threshold: what may become speech. Without speech it is between 0.1 and 0.2.
+const PERHAPS: f32 = 0.6;
 /// How long a pause for nothing is remembered: a minute.
 const WARY: u64 = 60_000 * 48;
 /// Within this after a voiced frame one more continues the speech: 200 ms.
@@ -136,6 +137,7 @@ struct Doubt {
     last: u64,
     since: Instant,
     evidence: Evidence,
+    words: WordCount,
     source: InterruptSource,
     /// Since when the reply is held for it, in media time.
     held: Option<u64>,
@@ -169,8 +171,7 @@ pub(crate) struct Turns {
     reply: Reply,
     profile: Profile,
     patience: Patience,
-    words: WordCount,
-    /// An utterance over a reply that lacks only the words, which may come late; until this media time.
+    /// The last utterance over the reply that lacked only the words, which may come late; until this media time.
     aftermath: Option<(Doubt, u64)>,
     /// Until this media time a pause takes more.
     wary_until: u64,
@@ -203,7 +204,6 @@ impl Turns {
             reply: Reply::None,
             profile: Profile::Speaking,
             patience: Patience::default(),
-            words: WordCount::default(),
             aftermath: None,
             wary_until: 0,
             idle_at: None,
@@ -243,6 +243,11 @@ impl Turns {
         self.vad.as_ref().map_or(0.5, |vad| vad.threshold)
     }
 
+    /// What may become speech reaches this.
+    pub(crate) fn perhaps(&self) -> f32 {
+        self.threshold() * PERHAPS
+    }
+
     /// A reply that is not heard yet waits while it is held in doubt.
     pub(crate) fn holds_reply(&self) -> bool {
         matches!(self.user, User::Tentative(Doubt { held: Some(_), .. }))
@@ -261,7 +266,8 @@ impl Turns {
     /// Media time from which audio must be kept, for a turn that may begin in the past.
     pub(crate) fn keep_from(&self) -> Option<u64> {
         match (self.user, self.aftermath) {
-            (User::Tentative(doubt), _) | (User::Quiet, Some((doubt, _))) => Some(doubt.onset),
+            (User::Tentative(doubt), Some((before, _))) => Some(doubt.onset.min(before.onset)),
+            (User::Tentative(doubt), None) | (User::Quiet, Some((doubt, _))) => Some(doubt.onset),
             (User::Quiet, None) if self.voicing.run > 0 => Some(self.voicing.run_from),
             _ => None,
         }
@@ -296,7 +302,7 @@ impl Turns {
     pub(crate) fn end(&mut self) -> Option<(u64, u64)> {
         let User::Speaking { onset, last, .. } = self.user else { return None };
         self.user = User::Quiet;
-        self.voicing.run = 0;
+        self.voicing.forget_run();
         self.turn_to = None;
         self.patience.turn_over();
         Some((onset, last))
@@ -327,7 +333,7 @@ impl Turns {
             User::Unheard { .. } if reply == Reply::None => {
                 // What goes on is a turn from here.
                 self.user = User::Quiet;
-                self.voicing.run = 0;
+                self.voicing.forget_run();
                 None
             }
             _ => None,
@@ -342,7 +348,8 @@ impl Turns {
     /// One frame of 16 ms that ends at `end`. Whether it is voiced, and what follows.
     pub(crate) fn frame(&mut self, now: Instant, end: u64, frame: Frame) -> (bool, Option<Action>) {
         let speech = frame.probability >= self.threshold() && frame.echo != Own::Ours;
-        let voiced = self.voicing.frame(end, speech, frame.rms);
+        let perhaps = frame.probability >= self.perhaps() && frame.echo == Own::No;
+        let voiced = self.voicing.frame(end, speech, perhaps, frame.rms);
         self.probability = frame.probability;
         self.media_end = end;
         self.heard_at = now;
@@ -366,12 +373,18 @@ impl Turns {
 
     /// Words of the user's.
     pub(crate) fn words(&mut self, text: &str, is_final: bool) -> Option<Action> {
-        let mut doubt = self.doubt()?;
-        doubt.evidence.words = self.words.push(text, is_final);
-        if is_final {
-            self.words = WordCount::default();
-        }
-        self.set_doubt(doubt);
+        let rules = self.rules();
+        let (doubt, last) = match (&mut self.user, &mut self.aftermath) {
+            // What has hardly begun has no words yet: they are late ones of what was said before.
+            (User::Tentative(doubt), Some((before, _))) if !rules.is_spoken(&doubt.evidence) => (before, doubt.last),
+            (User::Tentative(doubt), _) | (User::Quiet, Some((doubt, _))) => {
+                let last = doubt.last;
+                (doubt, last)
+            }
+            _ => return None,
+        };
+        doubt.evidence.words = doubt.words.push(text, is_final);
+        let doubt = Doubt { last, ..*doubt };
         self.rule(doubt, InterruptSource::Words)
     }
 
@@ -402,20 +415,20 @@ impl Turns {
             return None;
         }
         self.paused = true;
-        let (held, holds) = (Some(self.media_end), self.wants_timbre() && self.rules().holds());
-        let wary = self.is_wary();
-        let worth = |evidence: Evidence| !wary || evidence.wordlike >= WARY_FRAMES;
+        let (rules, wary) = (self.rules(), self.is_wary());
+        let (held, holds) = (Some(self.media_end), self.wants_timbre() && rules.holds());
         match &mut self.user {
-            User::Tentative(doubt) if holds && !doubt.let_go && worth(doubt.evidence) => {
+            User::Tentative(doubt) if holds && !doubt.let_go && (!wary || rules.is_spoken(&doubt.evidence)) => {
                 doubt.held = doubt.held.or(held);
             }
-            User::Quiet if holds && worth(Evidence::default()) => {
+            User::Quiet if holds && !wary => {
                 self.note(DecisionKind::Onset, InterruptSource::Reflex);
                 self.user = User::Tentative(Doubt {
                     onset: self.media_end,
                     last: self.media_end,
                     since: now,
                     evidence: Evidence::default(),
+                    words: WordCount::default(),
                     source: InterruptSource::Reflex,
                     held,
                     let_go: false,
@@ -435,7 +448,7 @@ impl Turns {
         self.note(DecisionKind::EchoVeto, InterruptSource::Vad);
         let User::Tentative(_) = self.user else { return None };
         self.user = User::Quiet;
-        self.voicing.run = 0;
+        self.voicing.forget_run();
         self.resume(InterruptSource::Vad)
     }
 
@@ -507,7 +520,7 @@ impl Turns {
         match self.user {
             User::Quiet => {
                 if self.reply != Reply::None && vad.interrupt_response && !self.rules().closed {
-                    if self.voicing.run < TENTATIVE {
+                    if self.voicing.run < TENTATIVE && !self.stirs() {
                         return None;
                     }
                     return self.doubt_begins(now, end, frame);
@@ -576,28 +589,25 @@ impl Turns {
         }
     }
 
+    /// A reply that plays is worth a pause for what may become speech.
+    fn stirs(&self) -> bool {
+        self.voicing.stirring >= TENTATIVE && self.reply == Reply::Audible && !self.is_wary() && self.rules().holds()
+    }
+
     /// Sound over a reply, or on its way to one.
     fn doubt_begins(&mut self, now: Instant, end: u64, frame: Frame) -> Option<Action> {
-        let mut doubt = Doubt {
-            onset: self.voicing.run_from,
+        let voiced = self.voicing.run;
+        let wordlike = u32::from(voiced > 0 && frame.wordlike);
+        self.user = User::Tentative(Doubt {
+            onset: if voiced > 0 { self.voicing.run_from } else { end },
             last: end,
             since: now,
-            evidence: Evidence { voiced: self.voicing.run, wordlike: u32::from(frame.wordlike), ..Evidence::default() },
+            evidence: Evidence { voiced, wordlike, ..Evidence::default() },
+            words: WordCount::default(),
             source: InterruptSource::Vad,
             held: None,
             let_go: false,
-        };
-        match self.aftermath.take() {
-            // The same utterance, after a short breath.
-            Some((before, _)) => {
-                doubt.onset = before.onset;
-                doubt.evidence.voiced += before.evidence.voiced;
-                doubt.evidence.wordlike += before.evidence.wordlike;
-                doubt.evidence.words = before.evidence.words;
-            }
-            None => self.words = WordCount::default(),
-        }
-        self.user = User::Tentative(doubt);
+        });
         self.note(DecisionKind::Onset, InterruptSource::Vad);
         self.hold_or_let_go(end, frame.echo)
     }
@@ -609,10 +619,7 @@ impl Turns {
         let User::Tentative(doubt) = &mut self.user else { return None };
         match doubt.held {
             None => {
-                if doubt.let_go
-                    || echo == Own::Perhaps
-                    || !rules.holds()
-                    || (wary && doubt.evidence.wordlike < WARY_FRAMES)
+                if doubt.let_go || echo == Own::Perhaps || !rules.holds() || (wary && !rules.is_spoken(&doubt.evidence))
                 {
                     return None;
                 }
@@ -651,7 +658,7 @@ impl Turns {
                 if let User::Tentative(Doubt { last, .. }) = self.user {
                     self.user = User::Unheard { last };
                 }
-                self.voicing.run = 0;
+                self.voicing.forget_run();
                 self.resume(source)
             }
             Ruling::Wait => {
@@ -673,7 +680,7 @@ impl Turns {
         // What goes on is the same sound: it has no onset.
         let goes_on = self.voicing.run > 0 && source == InterruptSource::Timer && self.reply != Reply::None;
         self.user = if goes_on { User::Unheard { last: doubt.last } } else { User::Quiet };
-        self.voicing.run = 0;
+        self.voicing.forget_run();
         self.resume(source)
     }
 
@@ -702,7 +709,7 @@ impl Turns {
     /// The user's turn is over.
     fn stop(&mut self, from: u64, to: u64) -> Action {
         self.user = User::Quiet;
-        self.voicing.run = 0;
+        self.voicing.forget_run();
         self.turn_to = Some(to);
         self.patience.turn_over();
         Action::Stop { from, to }

@@ -2,7 +2,8 @@
 //!
 //! The detector remembers: it still says speech up to 100 ms after the last sound. A frame more than 26 dB below the
 //! loudest of the last half second is not itself voiced. It is slow as well: the soft first sounds of a word are not
-//! speech to it yet. What led up to the first voiced frame, above the quiet before it, belongs to the onset.
+//! speech to it yet. What led up to the first voiced frame, above the quiet before it, belongs to the onset. While they last
+//! they are [`Voicing::stirring`]: too little for a turn, enough for a guess that costs nothing when it is wrong.
 
 use crate::vad::FRAME_MEDIA;
 
@@ -17,6 +18,8 @@ const DECAY: f32 = 0.97;
 /// Of the quietest: 5 dB in 480 ms, so that speech does not become the quiet it is held against.
 const RISE: f32 = 1.02;
 const ABOVE: f32 = 2.0;
+/// Of the quietest, 12 dB: what rises so far over it has begun just now.
+const STIRS: f32 = 4.0;
 /// -60 dBFS: coding noise in digital silence is no attack.
 const SOFTEST: f32 = 33.0;
 /// Louder than this is not digital zero, coded and decoded.
@@ -29,6 +32,8 @@ pub(crate) struct Voicing {
     pub(crate) run: u32,
     /// Where they began.
     pub(crate) run_from: u64,
+    /// Frames in a row that could be the beginning of speech.
+    pub(crate) stirring: u32,
     /// First and last voiced sample since the last reset, for manual turns.
     pub(crate) span: Option<(u64, u64)>,
     /// Frames of digital zero in a row.
@@ -43,16 +48,24 @@ pub(crate) struct Voicing {
 
 impl Voicing {
     pub(crate) fn new() -> Self {
-        Self { run: 0, run_from: 0, span: None, zeros: 0, peak: 0.0, quiet: f32::MAX, above_from: None }
+        Self { run: 0, run_from: 0, stirring: 0, span: None, zeros: 0, peak: 0.0, quiet: f32::MAX, above_from: None }
     }
 
-    /// One frame that ends at media time `end`; `speech`: the detector says so. Whether it is voiced.
-    pub(crate) fn frame(&mut self, end: u64, speech: bool, rms: f32) -> bool {
+    /// What goes on has no onset.
+    pub(crate) fn forget_run(&mut self) {
+        self.run = 0;
+        self.stirring = 0;
+    }
+
+    /// One frame that ends at media time `end`; `speech`: the detector says so, `perhaps`: it nearly does. Whether it is voiced.
+    pub(crate) fn frame(&mut self, end: u64, speech: bool, perhaps: bool, rms: f32) -> bool {
         self.peak = rms.max(self.peak * DECAY);
         let voiced = speech && rms > self.peak * FLOOR;
         let start = end.saturating_sub(FRAME_MEDIA);
         self.quiet = rms.min(self.quiet * RISE + 1.0);
         self.above_from = (rms > self.quiet * ABOVE + SOFTEST).then(|| self.above_from.unwrap_or(start));
+        let stirs = perhaps && rms > self.quiet * STIRS + SOFTEST;
+        self.stirring = if stirs { self.stirring + 1 } else { 0 };
         if voiced {
             if self.run == 0 {
                 let attack = self.above_from.unwrap_or(start).max(start.saturating_sub(ATTACK));

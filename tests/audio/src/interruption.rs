@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use voice::{AgentAudio, BackendInput, BackendOutput, Config, Conversation, Output, ResponseId};
+use voice::vad::{self, Vad};
+use voice::{AgentAudio, BackendInput, BackendOutput, Config, Conversation, Output, ResponseId, State};
 
 use crate::activity::{peak, span};
 use crate::corpus::{Corpus, to_i16};
 use crate::edge::{Edge, Heard};
 use crate::figure::{Figure, held, percentile, rounded, told};
-use crate::noise::{Random, cough, key, mix, pink};
+use crate::noise::{Random, cough, key, knock, mix, pink, throaty_cough};
 use crate::uplink::{PACKET, encode, frame};
 
 const PTIME: Duration = Duration::from_millis(20);
@@ -19,6 +20,8 @@ const ONE_WAY: Duration = Duration::from_millis(10);
 const EVERY: usize = 160_000;
 /// A reply; what waits of one is bounded to a minute.
 const REPLY: usize = 50 * 16_000;
+/// Sounds over one reply: after 4 s, and none at its end.
+const PER_REPLY: usize = 5;
 /// Quiet room, as a mean power: 66 dB below full scale.
 const ROOM: f32 = 270.0;
 
@@ -29,6 +32,8 @@ pub(crate) struct Row {
     pub(crate) sound: &'static str,
     /// How many.
     pub(crate) count: usize,
+    /// Of these, how many the detector takes for speech somewhere, by themselves in a quiet room.
+    pub(crate) woke: usize,
     /// Of these, how many paused the reply.
     pub(crate) paused: usize,
     /// Of these, how many ended it.
@@ -52,35 +57,28 @@ pub(crate) fn measure(corpus: &Corpus, speeches: usize, minutes: usize) -> anyho
             continue;
         }
         let offset = 48_000 + 37 * index % PACKET;
-        speech.add(Scene::play(&reply, &[(offset, &clip.pcm, 0)], clip.pcm.len() + 80_000, index as u64)?);
+        speech.add(Scene::play(&reply, &[(offset, &clip.pcm, Kind::Speech)], clip.pcm.len() + 80_000, index as u64)?);
     }
-    let mut rows = vec![speech.row("speech")];
-    let mut sounds: [Tally; 3] = Default::default();
-    let (mut pauses, mut cuts, mut faults) = (0, 0, 0);
-    for minute in 0..minutes {
-        // The reply of a minute lasts 50 s: the first sound comes after 4 s, the last before its end.
-        let made: Vec<_> = (0..5).map(|n| listener(corpus, n % 3, (minute * 5 + n) as u64)).collect();
-        let placed: Vec<_> =
-            made.iter().enumerate().map(|(n, pcm)| (64_000 + n * EVERY + 53 * n, &pcm[..], n % 3)).collect();
-        let played = Scene::play(&reply, &placed, REPLY + 32_000, minute as u64)?;
-        faults += played.faults;
-        for one in &played.sounds {
-            pauses += usize::from(one.pause.is_some());
-            cuts += usize::from(one.cut.is_some());
-        }
-        for one in played.sounds {
-            sounds[one.kind].sounds.push(one);
-        }
-    }
-    let per_minute = pauses as f64 / (minutes as f64 * 50.0 / 60.0).max(1.0);
-    for (tally, name) in sounds.into_iter().zip(["cough", "key click", "mm-hm"]) {
-        rows.push(tally.row(name));
+    let mut rows = vec![speech.row(Kind::Speech.name())];
+    // One conversation: what the machine learns of its listener it keeps from reply to reply.
+    let replies = (minutes * 60).div_ceil(REPLY / 16_000);
+    let made: Vec<_> = (0..replies * PER_REPLY).map(|n| listener(corpus, Kind::nth(n), n as u64)).collect();
+    let placed: Vec<_> =
+        made.iter().enumerate().map(|(n, pcm)| (64_000 + n * EVERY + 53 * (n % 11), &pcm[..], Kind::nth(n))).collect();
+    let played = Scene::play(&reply, &placed, replies * REPLY, 0)?;
+    let (faults, playing) = (played.faults, played.playing);
+    let count = |of: fn(&Sound) -> bool| played.sounds.iter().filter(|sound| of(sound)).count();
+    let (pauses, cuts) = (count(|sound| sound.pause.is_some()), count(|sound| sound.cut.is_some()));
+    let per_minute = pauses as f64 / (playing / 60.0).max(1.0);
+    for kind in Kind::ALL {
+        let sounds = played.sounds.iter().filter(|sound| sound.kind == kind).copied().collect();
+        rows.push(Tally { sounds }.row(kind.name()));
     }
     let resume = rows.iter().skip(1).map(|row| row.resume_ms[1]).fold(0.0, f64::max);
     let speech = &rows[0];
     let missed = speech.count - speech.cut;
     let note = format!("{} utterances over a reply, link round trip 20 ms taken off", speech.count);
-    let noise = "a cough, a key click or mm-hm each 10 s over replies of 50 s";
+    let noise = "a cough, a click, a knock or mm-hm each 10 s over replies of 50 s, one conversation";
     let figures = vec![
         held("interruption.pause_p95_ms", speech.pause_ms[1], "ms", 60.0, note.clone()),
         told("interruption.pause_p50_ms", speech.pause_ms[0], "ms", note.clone()),
@@ -112,28 +110,82 @@ fn reply(corpus: &Corpus) -> Vec<i16> {
     corpus.voices.iter().cycle().flat_map(|clip| clip.pcm.iter().copied()).take(REPLY).collect()
 }
 
-/// A cough, a key click or "mm-hm", about as loud as speech.
-fn listener(corpus: &Corpus, kind: usize, seed: u64) -> Vec<i16> {
-    let mut random = Random::new(seed);
-    let sound = match kind {
-        0 => cough(seed),
-        1 => {
-            let mut sound = vec![0.0; 3200];
-            key(&mut sound, &mut random);
-            sound
+/// What a listener makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Speech,
+    Cough,
+    /// Loud and rough enough for the detector.
+    ThroatyCough,
+    Key,
+    /// A key that the desk makes loud enough for the detector.
+    Knock,
+    Hum,
+}
+
+impl Kind {
+    /// Of those that want nothing.
+    const ALL: [Self; PER_REPLY] = [Self::Cough, Self::ThroatyCough, Self::Key, Self::Knock, Self::Hum];
+
+    /// Each in each reply, in turn the first.
+    fn nth(number: usize) -> Self {
+        Self::ALL[(number + number / PER_REPLY) % PER_REPLY]
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Speech => "speech",
+            Self::Cough => "cough",
+            Self::ThroatyCough => "throaty cough",
+            Self::Key => "key click",
+            Self::Knock => "knock",
+            Self::Hum => "mm-hm",
         }
-        _ => return corpus.hums[random.below(corpus.hums.len())].pcm.clone(),
-    };
-    // Its loudest frame is as loud as a loud frame of leveled speech, give or take 3 dB.
-    let loudest = peak(&sound.iter().map(|sample| to_i16(sample * 1000.0)).collect::<Vec<_>>()).sqrt() / 1000.0;
-    let gain = 3000.0 * (0.7 + 0.7 * random.unit()) / loudest.max(1e-6);
-    sound.iter().map(|sample| to_i16(sample * gain)).collect()
+    }
+
+    /// About as loud as speech.
+    fn sound(self, corpus: &Corpus, seed: u64) -> Vec<i16> {
+        let mut random = Random::new(seed);
+        let sound = match self {
+            Self::Cough => cough(seed),
+            Self::ThroatyCough => throaty_cough(seed),
+            Self::Key => {
+                let mut sound = vec![0.0; 3200];
+                key(&mut sound, &mut random);
+                sound
+            }
+            Self::Knock => knock(seed),
+            Self::Speech | Self::Hum => return corpus.hums[random.below(corpus.hums.len())].pcm.clone(),
+        };
+        // Its loudest frame is as loud as a loud frame of leveled speech, give or take 3 dB.
+        let loudest = peak(&sound.iter().map(|sample| to_i16(sample * 1000.0)).collect::<Vec<_>>()).sqrt() / 1000.0;
+        let gain = 3000.0 * (0.7 + 0.7 * random.unit()) / loudest.max(1e-6);
+        sound.iter().map(|sample| to_i16(sample * gain)).collect()
+    }
+}
+
+/// A sound of this kind; of the kinds that are to wake the detector one that does.
+fn listener(corpus: &Corpus, kind: Kind, seed: u64) -> Vec<i16> {
+    let loud = matches!(kind, Kind::ThroatyCough | Kind::Knock);
+    let mut tries = (0..1000).map(|attempt| kind.sound(corpus, seed + 1000 * attempt));
+    tries.find(|pcm| !loud || wakes(pcm)).unwrap_or_else(|| kind.sound(corpus, seed))
+}
+
+/// The detector takes some frame of it for speech, in a quiet room.
+fn wakes(pcm: &[i16]) -> bool {
+    let mut heard = vec![0; 16_000];
+    heard.extend(pcm);
+    let room = pink(heard.len(), 1);
+    mix(&mut heard, &room, ROOM);
+    let mut vad = Vad::new();
+    heard.chunks_exact(vad::FRAME).any(|frame| vad.push(frame).1.is_some_and(|probability| probability >= 0.5))
 }
 
 /// What one sound did.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Sound {
-    kind: usize,
+    kind: Kind,
+    woke: bool,
     pause: Option<f64>,
     cut: Option<f64>,
     resume: Option<f64>,
@@ -158,6 +210,7 @@ impl Tally {
         Row {
             sound,
             count: self.sounds.len(),
+            woke: self.sounds.iter().filter(|sound| sound.woke).count(),
             paused: count(|sound| sound.pause),
             cut: count(|sound| sound.cut),
             pause_ms: both(|sound| sound.pause),
@@ -169,11 +222,13 @@ impl Tally {
 
 struct Played {
     sounds: Vec<Sound>,
-    /// Frames of the reply that were lost or repeated before it ended or was cut.
+    /// Frames of replies that were lost or repeated before they ended or were cut.
     faults: usize,
+    /// How much of replies was heard, in seconds.
+    playing: f64,
 }
 
-/// One reply and what is said over it.
+/// One conversation: replies, one behind the other, and what is said over them.
 struct Scene {
     start: Instant,
     conversation: Conversation,
@@ -182,8 +237,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Plays `reply` and, from these samples of the user's stream on, these sounds; `length` samples in all.
-    fn play(reply: &[i16], sounds: &[(usize, &[i16], usize)], length: usize, seed: u64) -> anyhow::Result<Played> {
+    /// Plays `reply` over and over and, from these samples of the user's stream on, these sounds; `length` samples in all.
+    fn play(reply: &[i16], sounds: &[(usize, &[i16], Kind)], length: usize, seed: u64) -> anyhow::Result<Played> {
         let mut pcm = vec![0; length.next_multiple_of(PACKET)];
         for (at, sound, _) in sounds {
             for (sample, sound) in pcm.iter_mut().skip(*at).zip(*sound) {
@@ -200,7 +255,6 @@ impl Scene {
             edge: Edge::new(start, ONE_WAY),
             asked: None,
         };
-        scene.conversation.create_response(start);
         for (index, payload) in packets.iter().enumerate() {
             // At the edge when its last sample was said, here one way later.
             let at = start + PTIME * u32::try_from(index + 1)? + ONE_WAY;
@@ -230,32 +284,33 @@ impl Scene {
         loop {
             while let Some(output) = self.conversation.poll_output() {
                 match output {
-                    // Only the first: what the user says over it needs no answer here.
-                    Output::Backend(BackendInput::CreateResponse { response }) if self.asked.is_none() => {
-                        self.asked = Some(response);
+                    // What the user says over a reply needs no answer here.
+                    Output::Backend(BackendInput::CreateResponse { response }) if self.asked != Some(response) => {
+                        self.conversation.handle_backend(now, BackendOutput::ResponseStarted { response });
+                        self.conversation.handle_backend(now, BackendOutput::ResponseDone { response });
                     }
                     Output::Backend(_) | Output::Event(_) => {}
                     output => self.edge.send(now, output),
                 }
             }
-            match self.asked {
-                Some(response) if self.conversation.stats().outgoing.frames == 0 && !reply.is_empty() => {
-                    self.conversation.handle_backend(now, BackendOutput::ResponseStarted { response });
-                    self.conversation.handle_backend(now, audio(response, reply));
-                    self.conversation.handle_backend(now, BackendOutput::ResponseDone { response });
-                }
-                _ => return,
+            if self.conversation.state() != State::Listening {
+                return;
             }
+            let Some(response) = self.conversation.create_response(now) else { return };
+            self.asked = Some(response);
+            self.conversation.handle_backend(now, BackendOutput::ResponseStarted { response });
+            self.conversation.handle_backend(now, audio(response, reply));
+            self.conversation.handle_backend(now, BackendOutput::ResponseDone { response });
         }
     }
 
-    fn judge(self, sounds: &[(usize, &[i16], usize)]) -> Played {
+    fn judge(self, sounds: &[(usize, &[i16], Kind)]) -> Played {
         let ms = |at: Instant| at.saturating_duration_since(self.start).as_secs_f64() * 1000.0;
         let heard: Vec<(f64, Heard)> = self.edge.heard.iter().map(|(at, heard)| (ms(*at), *heard)).collect();
         // When the packet that holds this sample is at the edge; the encoder holds back 6.5 ms of sound.
         let arrival = |sample: usize| ((sample + 104) / PACKET + 1) as f64 * 20.0;
         let link = 2.0 * ONE_WAY.as_secs_f64() * 1000.0;
-        let one = |index: usize, &(at, pcm, kind): &(usize, &[i16], usize)| {
+        let one = |index: usize, &(at, pcm, kind): &(usize, &[i16], Kind)| {
             let (from, to) = span(pcm);
             let (from, to) = (arrival(at + from), arrival(at + to - 1));
             let until = sounds.get(index + 1).map_or(f64::MAX, |next| arrival(next.0));
@@ -273,6 +328,7 @@ impl Scene {
             let resume = first(Heard::Resumed).filter(|_| cut.is_none()).and_then(frame_after);
             Sound {
                 kind,
+                woke: wakes(pcm),
                 pause: pause.map(|at| at - from - link),
                 cut: cut.map(|at| at - from - link),
                 resume: resume.map(|at| (at - to).max(0.0)),
@@ -284,14 +340,17 @@ impl Scene {
         };
         let frames: Vec<_> = heard.iter().filter_map(frame).collect();
         // A resumption may step back to a border between words, at most 300 ms; nothing is ever skipped.
+        let last = (REPLY / PACKET - 1) as u64;
         let follows = |pair: &[(u32, u64)]| {
-            pair[1].0 == pair[0].0 && (pair[0].1 - pair[0].1.min(14)..=pair[0].1 + 1).contains(&pair[1].1)
+            let within = (pair[0].1 - pair[0].1.min(14)..=pair[0].1 + 1).contains(&pair[1].1);
+            if pair[1].0 == pair[0].0 { within } else { pair[0].1 == last && pair[1].1 == 0 }
         };
-        let stepped = frames.windows(2).filter(|pair| pair[1].1 <= pair[0].1).count();
+        let stepped = frames.windows(2).filter(|pair| pair[1].0 == pair[0].0 && pair[1].1 <= pair[0].1).count();
         let resumed = heard.iter().filter(|(_, heard)| *heard == Heard::Resumed).count();
         let skipped = frames.windows(2).filter(|pair| !follows(pair)).count();
         let faults = skipped + stepped.saturating_sub(resumed);
-        Played { sounds: sounds.iter().enumerate().map(|(index, sound)| one(index, sound)).collect(), faults }
+        let playing = frames.len() as f64 * PTIME.as_secs_f64();
+        Played { sounds: sounds.iter().enumerate().map(|(index, sound)| one(index, sound)).collect(), faults, playing }
     }
 }
 

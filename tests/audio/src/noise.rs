@@ -110,6 +110,68 @@ pub(crate) fn key(out: &mut [f32], random: &mut Random) {
     }
 }
 
+/// A key with the desk under it: a thud of 120 to 280 Hz that dies away in 25 to 55 ms.
+pub(crate) fn knock(seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed);
+    let mut out = vec![0.0; 3200];
+    key(&mut out, &mut random);
+    let (pitch, decay) = (120.0 + 160.0 * random.unit(), 400.0 + 500.0 * random.unit());
+    for (index, sample) in out.iter_mut().enumerate() {
+        let age = index as f32;
+        *sample += 0.9 * (-age / decay).exp() * (TAU * pitch * age / RATE).sin();
+    }
+    out
+}
+
+/// A cough with a voice in it: as [`cough`], but what follows the burst is as much pulses of the throat as breath, and both go
+/// through a mouth with two resonances.
+pub(crate) fn throaty_cough(seed: u64) -> Vec<f32> {
+    let mut random = Random::new(seed);
+    let burst = 480 + random.below(320);
+    let breath = 1600 + random.below(1600);
+    let pitch = 180.0 + 120.0 * random.unit();
+    let mut throat =
+        [Resonance::new(600.0 + 300.0 * random.unit(), 120.0), Resonance::new(1200.0 + 600.0 * random.unit(), 180.0)];
+    let mut phase = 0.0_f32;
+    let sample = |index: usize| {
+        let (age, length) = (index as f32, (burst + breath) as f32);
+        let envelope = if index < burst {
+            (age / 64.0).min(1.0)
+        } else {
+            0.7 * (1.0 - (age - burst as f32) / breath as f32).powi(2)
+        };
+        phase += pitch * (1.0 - 0.3 * age / length) * (1.0 + 0.05 * random.signed()) / RATE;
+        let mut pulse = 0.0;
+        if phase >= 1.0 {
+            phase -= 1.0;
+            pulse = if index > burst / 2 { 4.0 + 2.0 * random.unit() } else { 0.0 };
+        }
+        let source = envelope * (0.5 * random.signed() + pulse);
+        throat.iter_mut().fold(source, |sample, resonance| resonance.pass(sample))
+    };
+    (0..burst + breath).map(sample).collect()
+}
+
+/// Two poles.
+struct Resonance {
+    coefficients: [f32; 2],
+    past: [f32; 2],
+}
+
+impl Resonance {
+    fn new(frequency: f32, bandwidth: f32) -> Self {
+        let radius = (-std::f32::consts::PI * bandwidth / RATE).exp();
+        let coefficients = [2.0 * radius * (TAU * frequency / RATE).cos(), -radius * radius];
+        Self { coefficients, past: [0.0; 2] }
+    }
+
+    fn pass(&mut self, sample: f32) -> f32 {
+        let out = sample + self.coefficients[0] * self.past[0] + self.coefficients[1] * self.past[1];
+        self.past = [out, self.past[0]];
+        out
+    }
+}
+
 /// A cough: a burst of 30 to 50 ms, breath of 100 to 200 ms that dies away, a rough voice under its end.
 pub(crate) fn cough(seed: u64) -> Vec<f32> {
     let mut random = Random::new(seed);

@@ -34,5 +34,5 @@ mod world;
 pub use client::{Client, Heard};
 pub use node::Node;
 pub use plan::{Access, Link, NodePlan, Plan};
-pub use speech::{decode, likeness, speech};
+pub use speech::{decode, hum, likeness, speech};
 pub use world::{Held, World};

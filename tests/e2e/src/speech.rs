@@ -23,6 +23,12 @@ pub fn speech(ms: usize, seed: u32) -> Vec<i16> {
     sounds::speech(ms, seed)
 }
 
+/// `ms` of "mm": speech to the detector, and no word.
+#[must_use]
+pub fn hum(ms: usize) -> Vec<i16> {
+    sounds::hum(ms, 130.0)
+}
+
 /// How like `said` the begin of `heard` is, from 0 to 1: the median over windows of 200 ms of their best normalized
 /// correlation, each within 160 ms around its place. What lies above 2 kHz does not count.
 ///

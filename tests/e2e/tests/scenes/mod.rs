@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use e2e::{Access, Link, Plan, World, decode, likeness, speech};
+use e2e::{Access, Link, Plan, World, decode, hum, likeness, speech};
 
 pub const FRAME: Duration = Duration::from_millis(20);
 
@@ -211,4 +211,38 @@ pub fn a_cough_pauses_and_resumes(road: &Road, seed: u64) {
     let likeness = likeness(&first_words(), &decode(reply));
     assert!(likeness >= road.likeness, "{likeness}; {context}");
     println!("the reply of {lasts:?} paused for {paused:?}; likeness {likeness:.2}");
+}
+
+/// Hums over the reply for longer than a word takes, and checks that the reply steps back to a border, says everything in order,
+/// and that what it says twice is counted once.
+pub fn a_hum_is_resumed_from_a_border(road: &Road, seed: u64) {
+    let reply = |hums: bool| {
+        let mut world = World::new(road.plan(seed));
+        let client = replying(&mut world);
+        if hums {
+            world.say(client, &hum(450));
+        }
+        world.run(Duration::from_millis(4000) + road.slack);
+        assert_eq!(
+            world.client(client).event_names().last(),
+            Some(&"output_audio_buffer.stopped"),
+            "{}",
+            world.context()
+        );
+        (world, client)
+    };
+    let (world, client) = reply(true);
+    let (quiet, listener) = reply(false);
+    let context = world.context();
+    let heard: Vec<_> = world.client(client).sound().collect();
+    let whole: Vec<_> = quiet.client(listener).sound().map(|heard| &heard.payload).collect();
+    let gap = heard.windows(2).position(|pair| pair[1].at - pair[0].at > Duration::from_millis(300));
+    let before = gap.unwrap_or_else(|| panic!("no pause of more than 300 ms; {context}")) + 1;
+    let twice = heard.len().checked_sub(whole.len()).unwrap_or_else(|| panic!("frames are lost; {context}"));
+    assert!((1..=15).contains(&twice), "{twice} frames are played again; {context}");
+    let said = heard[..before].iter().chain(&heard[before + twice..]).map(|heard| &heard.payload);
+    assert!(said.eq(whole.iter().copied()), "not the same reply; {context}");
+    let again = heard[before..before + twice].iter().map(|heard| &heard.payload);
+    assert!(again.eq(whole[before - twice..before].iter().copied()), "other frames are played again; {context}");
+    println!("{twice} of {} frames are played again", whole.len());
 }
