@@ -1,35 +1,30 @@
-//! One dialogue: the parts of this crate composed, and what the agent does.
+//! One dialogue: the parts of this crate composed. What the user's packets become is in `uplink.rs`, what their sound does in
+//! `listening.rs`, what the agent does in `replying.rs`.
 
+mod listening;
+mod replying;
 mod uplink;
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::client::ClientDelay;
 use crate::config::{Config, TurnConfig};
 use crate::decision::{DecisionKind, InterruptSource, Profile};
 use crate::duplex::Duplex;
 use crate::ear::Ear;
-use crate::echo::Suspicion;
 use crate::keys::Keys;
-use crate::opus;
-use crate::outgoing::{News, Outgoing, OutgoingStats, Report};
-use crate::repair::{Piece, Repair, RepairStats, Source};
+use crate::outgoing::{Outgoing, OutgoingStats, Report};
+use crate::repair::{Repair, RepairStats};
 use crate::timbre::Timbre;
 use crate::timing::{Heard, PendingTiming};
-use crate::turn::{Action, Frame, Reply, State, Turns};
-use crate::types::{
-    AgentAudio, BackendInput, BackendOutput, Balance, Event, FlushReason, Output, Playout, ResponseId, TurnId,
-    TurnVerdict, WordTime,
-};
+use crate::turn::{Action, Reply, State, Turns};
+use crate::types::{BackendInput, BackendOutput, Event, FlushReason, Output, Playout, ResponseId, TurnId, TurnVerdict};
 use crate::verdict::{Judge, Judging};
 use crate::way::Ways;
 
 /// Audio ahead of a push to talk, in 48 kHz samples: 300 ms.
 const PUSH_TO_TALK: u64 = 300 * 48;
-
-/// Packets of one clip: 2 s.
-const MAX_CLIP: usize = 100;
 
 /// Counts of one conversation, for metrics and `explain`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -439,70 +434,6 @@ impl Conversation {
         self.out.push_back(Output::Backend(input));
     }
 
-    /// One piece of the user's audio, frame by frame through the detector.
-    fn hear(&mut self, now: Instant, piece: &Piece<'_>) {
-        if !self.ear.hear(piece) {
-            self.given = self.given.max(self.ear.end());
-            return;
-        }
-        if matches!(piece.source, Source::Packet(_)) {
-            let age = Duration::from_micros(u64::from(piece.age_us));
-            self.ways.media(piece.arrived, age, piece.media_time + u64::from(piece.samples));
-        }
-        if self.is_manual() && self.turn.is_none() {
-            let reach = self.reach.take().filter(|_| !self.is_duplex());
-            self.given = reach.map_or_else(|| self.given.max(piece.media_time), |reach| reach.max(self.ear.start()));
-            self.open_turn(self.given);
-        }
-        let heard = Heard { arrived: piece.arrived, released: now, age_us: piece.age_us, decided: now };
-        let detect = std::mem::take(&mut self.ear.detect);
-        let mut rest = &detect[..];
-        while !rest.is_empty() {
-            let (taken, probability) = self.ear.vad.push(rest);
-            rest = &rest[taken..];
-            let Some(probability) = probability else { continue };
-            let end = self.ear.end() - rest.len() as u64 * 3;
-            let rms = self.ear.vad.rms();
-            let loud = probability >= self.turns.threshold();
-            let wanted = self.turns.wants_timbre();
-            let wordlike = self.timbre.frame(self.ear.vad.frame(), loud && wanted);
-            // The end of a reply comes back when it is over.
-            let echo = (wanted && probability >= self.turns.perhaps()) || (loud && self.echo_suspected());
-            let echo = self.outgoing.echo.frame(now, self.ear.vad.frame(), echo);
-            self.suspect(now);
-            self.judge(now, end, heard, Frame { probability, rms, wordlike, echo });
-        }
-        self.ear.detect = detect;
-        self.turns.heard(now, self.ear.end(), matches!(piece.source, Source::Packet(packet) if opus::is_dtx(packet)));
-        self.give(self.ear.end());
-        self.ear.trim(self.turns.keep_from());
-    }
-
-    /// One frame of the user's, as the detectors see it.
-    pub(crate) fn judge(&mut self, now: Instant, end: u64, heard: Heard, frame: Frame) {
-        let (voiced, action) = self.turns.frame(now, end, frame);
-        if voiced {
-            self.voiced = heard;
-        }
-        self.tell_decisions();
-        if let Some(action) = action {
-            self.act(now, end, action);
-        }
-    }
-
-    /// Our own reply is heard back, or not any more.
-    fn suspect(&mut self, now: Instant) {
-        let Some(suspicion) = self.outgoing.echo.poll() else { return };
-        let action = match suspicion {
-            Suspicion::Begins => self.turns.echo_veto(),
-            Suspicion::Ends => {
-                self.turns.note(DecisionKind::EchoGone, InterruptSource::Vad);
-                None
-            }
-        };
-        self.act_if(now, action);
-    }
-
     /// The edge knows neither echo nor words: it must not pause by itself while either matters.
     fn mute_reflex(&mut self) {
         let muted = self.outgoing.echo.is_suspected() || self.turns.is_wary();
@@ -510,15 +441,6 @@ impl Conversation {
             self.reflex_muted = muted;
             self.out.push_back(Output::Reflex { enabled: true, muted });
         }
-    }
-
-    /// A frame of a detector that is stood in for.
-    #[cfg(test)]
-    pub(crate) fn feed(&mut self, now: Instant, end: u64, frame: Frame) {
-        let heard = Heard { arrived: now, released: now, age_us: 0, decided: now };
-        self.judge(now, end, heard, frame);
-        self.turns.heard(now, end, false);
-        self.settle(now);
     }
 
     /// Our own replies are heard back by the user's microphone.
@@ -542,283 +464,6 @@ impl Conversation {
             let end = self.ear.end();
             self.act(now, end, action);
         }
-    }
-
-    /// What the turn machine decided, at media time `end`.
-    fn act(&mut self, now: Instant, end: u64, action: Action) {
-        match action {
-            Action::Pause => {
-                self.outgoing.pause(now);
-                self.out.push_back(Output::Pause);
-            }
-            Action::Resume => {
-                let from = self.outgoing.resume(now);
-                self.out.push_back(Output::Resume { from });
-            }
-            Action::Start { onset } => {
-                // The reply ended in the middle of the doubt: the edge must not stay paused.
-                if self.turns.take_paused() {
-                    self.outgoing.resume(now);
-                    self.out.push_back(Output::Resume { from: None });
-                }
-                self.start_turn(end, onset);
-            }
-            Action::Interrupt { onset } => {
-                let told = self.client.get().map(|us| Duration::from_micros(u64::from(us)));
-                self.outgoing.speech(self.ways.said(onset), self.ways.way(told));
-                self.flush(now, FlushReason::TurnDetected);
-                let cancelled = self.stop_generation();
-                self.owed = None;
-                self.start_turn(end, onset);
-                if let Some(response) = cancelled {
-                    self.event(Event::ResponseCancelled { response, reason: FlushReason::TurnDetected });
-                }
-            }
-            Action::Stop { from, to } => {
-                let Some(turn) = self.turn else { return };
-                self.give(end);
-                self.event(Event::SpeechStopped { turn: turn.id, audio_end_ms: to / 48 });
-                self.close_turn(turn, from, to);
-                if self.config.turn.server_vad.as_ref().is_some_and(|vad| vad.create_response) {
-                    self.owed = Some(Heard { decided: now, ..self.voiced });
-                    self.pay(now);
-                }
-            }
-            Action::Idle => {
-                let start = self.given.max(self.ear.start());
-                let turn = self.open_turn(start);
-                self.give(end);
-                self.event(Event::IdleTimeout { turn, audio_start_ms: start / 48, audio_end_ms: end / 48 });
-                self.close_turn(Turn { id: turn, start }, end, end);
-                self.respond(now);
-            }
-        }
-    }
-
-    /// The user's turn begins in the past: padding first.
-    fn start_turn(&mut self, end: u64, onset: u64) {
-        let padding = u64::from(padding_ms(&self.config.turn)) * 48;
-        // A backend that hears everything has had it already.
-        let given = if self.is_duplex() { 0 } else { self.given };
-        let start = onset.saturating_sub(padding).max(given).max(self.ear.start());
-        let turn = self.open_turn(start);
-        self.event(Event::SpeechStarted { turn, audio_start_ms: start / 48 });
-        self.give(end);
-    }
-
-    fn open_turn(&mut self, start: u64) -> TurnId {
-        self.last_turn += 1;
-        let id = TurnId(self.last_turn);
-        self.turn = Some(Turn { id, start });
-        self.given = self.given.max(start);
-        self.turns.forget_span();
-        self.judging.turn_begins();
-        self.backend(BackendInput::SpeechStarted { turn: id });
-        id
-    }
-
-    fn close_turn(&mut self, turn: Turn, from: u64, to: u64) {
-        self.turn = None;
-        self.committed = self.given;
-        self.turns.forget_span();
-        self.backend(BackendInput::SpeechStopped { turn: turn.id, from, to });
-        self.backend(BackendInput::Commit { turn: turn.id });
-        self.event(Event::Committed { turn: turn.id });
-    }
-
-    /// Audio of the running turn up to media time `end`.
-    fn give(&mut self, end: u64) {
-        let Some(turn) = self.turn else { return self.stream(end) };
-        if end <= self.given {
-            return;
-        }
-        let media_time = self.given.max(self.ear.start());
-        let pcm = self.ear.read(media_time, end);
-        self.given = end;
-        let room = u64::from(self.config.max_turn_ms) * 48;
-        if self.is_manual() && end - turn.start > room {
-            if self.turns.span().is_none() {
-                // A minute of nothing: the turn begins again.
-                self.open_turn(end);
-            }
-            self.manual_overflow += pcm.len() as u64;
-            return;
-        }
-        self.judging.hear(&pcm, self.config.backend_rate);
-        if !pcm.is_empty() {
-            self.backend(BackendInput::Audio { pcm, media_time });
-        }
-    }
-
-    /// What no turn has: a backend that hears everything gets it all the same.
-    fn stream(&mut self, end: u64) {
-        if self.is_duplex() && end > self.given {
-            let media_time = self.given.max(self.ear.start());
-            let pcm = self.ear.read(media_time, end);
-            self.given = end;
-            self.backend(BackendInput::Audio { pcm, media_time });
-        }
-    }
-
-    /// Answers a turn that is owed an answer, if it can be.
-    fn pay(&mut self, now: Instant) {
-        let Some(heard) = self.owed else { return };
-        let Some(response) = self.respond(now) else { return };
-        self.owed = None;
-        if self.timings.len() == crate::outgoing::MAX_ITEMS {
-            // Of a response that failed: it will never play.
-            self.timings.pop_front();
-        }
-        self.timings.push_back(PendingTiming { response, heard, first_audio: None, first_frame: None });
-    }
-
-    fn respond(&mut self, now: Instant) -> Option<ResponseId> {
-        let response = self.new_response(now)?;
-        self.backend(BackendInput::CreateResponse { response });
-        self.event(Event::ResponseCreated { response });
-        Some(response)
-    }
-
-    /// `None`: one is being made, or too many wait.
-    pub(crate) fn new_response(&mut self, now: Instant) -> Option<ResponseId> {
-        if self.generation.is_some() || self.outgoing.is_full() {
-            return None;
-        }
-        self.last_response += 1;
-        let response = ResponseId(self.last_response);
-        if self.last_turn == 0 {
-            self.greeting = Some(response);
-        }
-        self.generation = Some(Generation { response, due: self.patience(now), began: false, muted: false });
-        Some(response)
-    }
-
-    fn patience(&self, now: Instant) -> Instant {
-        now + Duration::from_millis(u64::from(self.config.response_timeout_ms))
-    }
-
-    fn refresh(&mut self, now: Instant, response: ResponseId) {
-        let due = self.patience(now);
-        match &mut self.generation {
-            Some(generation) if generation.response == response => generation.due = due,
-            _ => self.orphans += 1,
-        }
-    }
-
-    pub(crate) fn reply_text(&mut self, now: Instant, response: ResponseId, delta: String, words: &[WordTime]) {
-        self.refresh(now, response);
-        if self.is_current(response) {
-            self.outgoing.text(response, &delta, words);
-            self.event(Event::ResponseText { response, delta });
-        }
-    }
-
-    pub(crate) fn reply_audio(&mut self, now: Instant, response: ResponseId, audio: AgentAudio) {
-        self.refresh(now, response);
-        let Some(generation) = self.generation.as_mut().filter(|generation| generation.response == response) else {
-            return;
-        };
-        if audio.is_empty() || generation.muted {
-            return;
-        }
-        if !std::mem::replace(&mut generation.began, true) {
-            let utterance = self.outgoing.begin(now, response);
-            self.event(Event::ResponseAudioStarted { response, utterance });
-            if let Some(timing) = self.timing(response) {
-                timing.first_audio = Some(now);
-            }
-        }
-        self.outgoing.push(now, response, audio);
-    }
-
-    /// A sound of attention is for a user who speaks; between turns and over a reply it would be a word of its own.
-    fn backchannel(&mut self, mut frames: Vec<Vec<u8>>) {
-        let listens = matches!(self.turns.state(), State::UserSpeaking | State::Deciding);
-        // The edge gives each its 20 ms, whatever it says of itself.
-        let fits = frames.iter().all(|frame| opus::packet_samples(frame) == Some(960));
-        if listens && fits && !self.outgoing.is_audible() && !frames.is_empty() {
-            frames.truncate(MAX_CLIP);
-            self.out.push_back(Output::Clip { frames });
-        } else {
-            self.clips_dropped += 1;
-        }
-    }
-
-    /// The backend gave all of it.
-    pub(crate) fn finish(&mut self, response: ResponseId) {
-        self.generation = None;
-        let generated = self.outgoing.generated(response);
-        self.outgoing.complete(response);
-        self.event(Event::ResponseDone { response, generated });
-    }
-
-    /// The backend stops; the response it was making.
-    fn stop_generation(&mut self) -> Option<ResponseId> {
-        let Generation { response, began, .. } = self.generation.take()?;
-        self.duplex.cut(response);
-        self.timings.retain(|timing| timing.response != response);
-        self.backend(BackendInput::Cancel { response });
-        if !began {
-            self.outgoing.unheard(response);
-        }
-        Some(response)
-    }
-
-    /// Ends the active response and all playout.
-    fn cut(&mut self, now: Instant, reason: FlushReason) {
-        self.flush(now, reason);
-        if let Some(response) = self.stop_generation() {
-            self.event(Event::ResponseCancelled { response, reason });
-        }
-    }
-
-    /// Ends all playout. A flush ends a pause of the edge's too; a pause that came behind the last frame has nothing to
-    /// flush and would hold the next reply.
-    fn flush(&mut self, now: Instant, reason: FlushReason) {
-        let paused = self.turns.take_paused();
-        let flushed = self.outgoing.flush(now, reason, &mut self.out);
-        if paused && !flushed {
-            self.out.push_back(Output::Resume { from: None });
-        }
-    }
-
-    fn news(&mut self, now: Instant, news: News) {
-        match news {
-            News::Started(response) => {
-                self.event(Event::PlayoutStarted { response });
-                if let Some(at) = self.timings.iter().position(|timing| timing.response == response)
-                    && let Some(timing) = self.timings.remove(at)
-                {
-                    self.out.push_back(Output::Timing(timing.complete(now)));
-                }
-            }
-            News::Finished(balance) => {
-                self.event(Event::PlayoutStopped { response: balance.response });
-                self.over(balance);
-            }
-            News::Cleared(balance, text) => {
-                let Balance { response, played_end, heard_at, .. } = balance;
-                self.event(Event::PlayoutCleared { response, played_end });
-                self.event(Event::Truncated { response, played_end, heard_at, text });
-                self.over(balance);
-            }
-            News::Unheard(balance) => self.over(balance),
-            News::Mislabeled { response, declared, likely } => {
-                self.turns.note(DecisionKind::Mislabeled, InterruptSource::Verdict);
-                self.event(Event::AudioMislabeled { response, declared, likely });
-            }
-        }
-    }
-
-    /// The books of a reply are closed: the backend's context ends where the user's does.
-    fn over(&mut self, balance: Balance) {
-        let Balance { response, played_end: samples, heard_at, .. } = balance;
-        self.backend(BackendInput::Played { response, samples, heard_at });
-        self.event(Event::ReplyOver(balance));
-    }
-
-    fn timing(&mut self, response: ResponseId) -> Option<&mut PendingTiming> {
-        self.timings.iter_mut().find(|timing| timing.response == response)
     }
 
     /// After every input: sends what may be sent and tells the turn machine what the agent is about to do.
