@@ -154,7 +154,10 @@ impl Auth {
         };
         let secret = presented.expose();
         if secret.starts_with(PREFIX) {
-            return ephemeral::open(routes, secret, now);
+            let judged = ephemeral::open(routes, secret, now);
+            // Of another server, or made up: clients in browsers take no other kind.
+            let foreign = self.open && judged == Err(Refusal::Unknown);
+            return if foreign { Ok(Grant::open()) } else { judged };
         }
         if let Some(grant) = self.api_key(secret) {
             return Ok(grant);
