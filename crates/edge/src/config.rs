@@ -129,6 +129,10 @@ pub struct Limits {
     pub tcp_connections: u32,
     /// Of these, by one IPv4 address or IPv6 /64. Defaults to 256.
     pub tcp_connections_per_source: u32,
+    /// WebSockets at once. Defaults to 4096.
+    pub websockets: u32,
+    /// Of these, by one IPv4 address or IPv6 /64. Defaults to 1024.
+    pub websockets_per_source: u32,
 }
 
 impl Default for Limits {
@@ -140,6 +144,8 @@ impl Default for Limits {
             unclaimed_calls_per_source: 50,
             tcp_connections: 4096,
             tcp_connections_per_source: 256,
+            websockets: 4096,
+            websockets_per_source: 1024,
         }
     }
 }
@@ -261,6 +267,8 @@ impl daemon::config::Checked for Config {
             ("limits.unclaimed_calls_per_source", self.limits.unclaimed_calls_per_source),
             ("limits.tcp_connections", self.limits.tcp_connections),
             ("limits.tcp_connections_per_source", self.limits.tcp_connections_per_source),
+            ("limits.websockets", self.limits.websockets),
+            ("limits.websockets_per_source", self.limits.websockets_per_source),
         ] {
             let reason = "nobody could set up a call";
             problems.require(value > 0, key, value, reason, "choose 1 or more; the defaults are generous");

@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
 use dashmap::DashMap;
-use link::ids::{EdgeId, SessionId};
+use link::ids::{EdgeId, SessionId, TransceiverId};
 use rtc::stun::IntegrityKey;
 use rtc::{Candidate, Credentials, FORMER_MAX, Path};
 use tokio::sync::Notify;
@@ -24,7 +24,7 @@ use tokio::sync::Notify;
 use crate::auth::Held;
 use crate::keys::PopKeys;
 use crate::renew::{self, Ask, Change, Changed, Minting, PendingCall, Refusal, Versions};
-use crate::seats::Seat;
+use crate::seats::{LOCAL, Seat};
 use crate::tcp::Arrival;
 use crate::tickets::Tickets;
 use crate::waiting::Place;
@@ -34,6 +34,8 @@ use crate::worker::peers::{Forwarded, GateDiscard, ROUTE_LIFETIME};
 
 /// No worker has claimed the session.
 const UNCLAIMED: u32 = u32::MAX;
+/// No transceiver has taken the session.
+const UNPLACED: u32 = u32::MAX;
 /// Ended before any worker claimed it.
 const GONE: u32 = u32::MAX - 1;
 
@@ -156,6 +158,8 @@ pub struct Entry {
     pub versions: Versions,
     /// Whose call it is: nobody else can change or end it.
     pub tenant: u16,
+    /// The transceiver that has it, [`UNPLACED`] until one has.
+    place: AtomicU32,
 }
 
 /// Who owns a session.
@@ -184,6 +188,17 @@ impl Entry {
     pub fn claim(&self, worker: u32) -> Option<Box<Pending>> {
         self.owner.compare_exchange(UNCLAIMED, worker, Ordering::AcqRel, Ordering::Acquire).ok()?;
         self.take_pending()
+    }
+
+    /// The transceiver that has taken it; [`LOCAL`]: the edge answers it.
+    #[must_use]
+    pub fn place(&self) -> Option<TransceiverId> {
+        Some(self.place.load(Ordering::Acquire)).filter(|place| *place != UNPLACED).map(TransceiverId)
+    }
+
+    /// A transceiver has taken it.
+    pub fn placed(&self, transceiver: TransceiverId) {
+        self.place.store(transceiver.0, Ordering::Release);
     }
 
     fn abandon(&self) -> Option<Box<Pending>> {
@@ -401,6 +416,7 @@ impl Directory {
             closing: AtomicBool::new(false),
             key: IntegrityKey::new(pending.setup.local_password.expose()),
             tenant: pending.call.terms.tenant,
+            place: AtomicU32::new(if pending.seat.transceiver() == LOCAL { LOCAL.0 } else { UNPLACED }),
             pending: Mutex::new(Some(Box::new(pending))),
             versions: Versions::default(),
         };

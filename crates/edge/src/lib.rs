@@ -27,6 +27,7 @@ pub mod signaling;
 pub mod tcp;
 pub mod tickets;
 pub mod waiting;
+pub mod websocket;
 pub mod worker;
 
 pub use config::{Config, PeerConfig, TransceiverConfig};

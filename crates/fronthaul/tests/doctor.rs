@@ -77,7 +77,7 @@ fn an_edge_that_is_reached_is_said_to_work_way_by_way() {
         ("TCP", "works"),
         ("v6", "absent"),
         ("TURN-TLS", "absent"),
-        ("WebSocket", "absent"),
+        ("WebSocket", "works"),
         ("SPED", "works"),
         ("SNAP", "works"),
     ] {

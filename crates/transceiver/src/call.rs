@@ -18,7 +18,7 @@ use std::time::Instant;
 use link::datagram::{Codec, MediaUp, PlayoutReport};
 use link::ids::{Epoch, SessionId, Slot, UtteranceId};
 use link::proto::{
-    Close, EdgeMessage, OpenRequest, OversizeFrame, TransceiverMessage, UtteranceHeader, edge_message,
+    ChannelMessage, Close, EdgeMessage, OpenRequest, OversizeFrame, TransceiverMessage, UtteranceHeader, edge_message,
     transceiver_message,
 };
 use realtime::Dialect;
@@ -42,6 +42,8 @@ pub struct CallConfig {
 pub enum CallOutput {
     /// Send on the session stream.
     Message(TransceiverMessage),
+    /// Send to whoever listens beside the client.
+    Event(String),
     /// Open an utterance stream.
     UtteranceStart(UtteranceHeader),
     /// Send on the utterance's stream.
@@ -94,6 +96,8 @@ pub struct Call {
     channel: Channel,
     outputs: VecDeque<CallOutput>,
     stats: CallStats,
+    /// Somebody listens beside the client.
+    attended: bool,
     ended: bool,
 }
 
@@ -149,6 +153,7 @@ impl Call {
             channel: Channel::default(),
             outputs: VecDeque::new(),
             stats: CallStats::default(),
+            attended: false,
             ended: false,
         };
         call.settle(now);
@@ -182,10 +187,7 @@ impl Call {
                 self.channel.opened(opened.channel, &opened.label, &mut self.outputs);
             }
             Some(edge_message::Kind::ChannelMessage(message)) if self.channel.carries_events(message.channel) => {
-                match String::from_utf8(message.data) {
-                    Ok(text) if !message.binary => self.api.handle_client(now, &text),
-                    _ => self.api.handle_client_binary(now),
-                }
+                self.client_event(now, message);
             }
             Some(edge_message::Kind::ChannelClosed(closed)) => self.channel.closed(closed.channel),
             Some(edge_message::Kind::Playout(effect)) => {
@@ -206,6 +208,19 @@ impl Call {
             Some(edge_message::Kind::ChannelMessage(_)) | None => self.stats.ignored_messages += 1,
         }
         self.settle(now);
+    }
+
+    /// Whether somebody listens beside the client. Whoever comes hears what happens from then on.
+    pub fn attend(&mut self, attended: bool) {
+        self.attended = attended;
+    }
+
+    /// An event of somebody who is attached to the call.
+    pub fn handle_attached(&mut self, now: Instant, message: ChannelMessage) {
+        if !self.ended {
+            self.client_event(now, message);
+            self.settle(now);
+        }
     }
 
     /// A playout report of the edge's.
@@ -341,6 +356,13 @@ impl Call {
         self.session
     }
 
+    fn client_event(&mut self, now: Instant, message: ChannelMessage) {
+        match String::from_utf8(message.data) {
+            Ok(text) if !message.binary => self.api.handle_client(now, &text),
+            _ => self.api.handle_client_binary(now),
+        }
+    }
+
     fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
         if self.ended {
             return;
@@ -394,6 +416,9 @@ impl Call {
             }
         }
         while let Some(event) = self.api.poll_event() {
+            if self.attended {
+                self.outputs.push_back(CallOutput::Event(event.clone()));
+            }
             self.channel.send(event, &mut self.outputs);
         }
         if let Some(close) = self.api.closing() {

@@ -11,7 +11,7 @@ use std::thread::Thread;
 use bytes::Bytes;
 use link::datagram::{Codec, PlayoutReport};
 use link::ids::Slot;
-use link::proto::{EdgeMessage, OpenRequest};
+use link::proto::{ChannelMessage, EdgeMessage, OpenRequest};
 
 use crate::call::CallOutput;
 
@@ -37,6 +37,10 @@ pub(crate) enum Control {
     Open { key: CallKey, request: Box<OpenRequest>, slot: Slot, seed: u64 },
     /// From its session stream.
     Message { key: CallKey, message: EdgeMessage },
+    /// Somebody listens beside the client, or nobody any more.
+    Attended { key: CallKey, attended: bool },
+    /// From somebody who is attached.
+    Attached { key: CallKey, message: ChannelMessage },
     /// The link to its edge is congested, or no longer.
     Congested { key: CallKey, congested: bool },
     /// End it; the client is told.

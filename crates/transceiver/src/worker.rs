@@ -83,6 +83,8 @@ impl Worker {
                 self.settle(now, key);
             }
             Control::Message { key, message } => self.with(now, key, |call| call.handle_message(now, message)),
+            Control::Attended { key, attended } => self.with(now, key, |call| call.attend(attended)),
+            Control::Attached { key, message } => self.with(now, key, |call| call.handle_attached(now, message)),
             Control::Congested { key, congested } => self.with(now, key, |call| call.set_congested(congested)),
             Control::Close { key, reason } => self.with(now, key, |call| call.close(reason)),
             Control::Forget { key } => self.forget(now, key),

@@ -8,10 +8,10 @@ use link::datagram::{Batch, BatchWriter, Codec, MediaUp, parse};
 use link::identity::{NodeIdentity, Role};
 use link::ids::{EdgeId, Slot, TransceiverId};
 use link::proto::{
-    ChannelOpened, Closed, Downlink, EdgeMessage, HelloRequest, LeaseGrant, LeaseRequest, OpenRequest, ReleaseRequest,
-    SessionHeader, edge_message, transceiver_message,
+    ChannelMessage, ChannelOpened, Close, Closed, Downlink, EdgeMessage, HelloRequest, LeaseGrant, LeaseRequest,
+    OpenRequest, ReleaseRequest, SessionHeader, TransceiverMessage, edge_message, transceiver_message,
 };
-use link::quic::{Endpoint, Incoming, Link};
+use link::quic::{Endpoint, Incoming, Link, SessionRx, SessionTx};
 use transceiver::{Config, Transceiver};
 
 /// A directory that goes with the test.
@@ -271,4 +271,98 @@ async fn a_ticket_brings_one_call() {
     link.control().release(release).await.unwrap();
     assert_eq!(open(1).await, Err("ticket_used".to_owned()));
     assert_eq!(granted(&mut leases(&link).await, |grant| grant.seats == 3).await.seats, 3, "no seat is taken");
+}
+
+async fn attach(link: &Link, session: u64, tenant: u32) -> (SessionTx<EdgeMessage>, SessionRx<TransceiverMessage>) {
+    let header = SessionHeader { session, attach: true, tenant, ..SessionHeader::default() };
+    link.open_session(&header).await.unwrap()
+}
+
+/// The next event of a type; `None` and why, if the stream ends before.
+async fn event(rx: &mut SessionRx<TransceiverMessage>, wanted: &str) -> Result<serde_json::Value, Close> {
+    let next = async {
+        loop {
+            match rx.recv().await.unwrap().unwrap().kind {
+                Some(transceiver_message::Kind::ChannelMessage(message)) => {
+                    let event: serde_json::Value = serde_json::from_slice(&message.data).unwrap();
+                    if event["type"] == wanted {
+                        return Ok(event);
+                    }
+                }
+                Some(transceiver_message::Kind::Close(close)) => return Err(close),
+                _ => {}
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), next).await.unwrap_or_else(|_| panic!("no {wanted} within 20 s"))
+}
+
+async fn say(tx: &mut SessionTx<EdgeMessage>, channel: u32, event: &str) {
+    let message = ChannelMessage { channel, binary: false, data: event.as_bytes().to_vec() };
+    tx.send(&EdgeMessage { kind: Some(edge_message::Kind::ChannelMessage(message)) }).await.unwrap();
+}
+
+const UPDATE: &str = r#"{"type":"session.update","session":{"type":"realtime","instructions":"Be brief."}}"#;
+
+#[tokio::test]
+async fn an_attached_stream_hears_the_call_acts_on_it_and_ends_with_it() {
+    let state = StateDir::new("attached");
+    let transceiver = start(&state, 4);
+    let (_endpoint, link) = dial(&state, &transceiver, 1).await;
+    // Another connection, as that of the thread of WebSockets is.
+    let (_other, beside) = dial(&state, &transceiver, 1).await;
+    let asked = OpenRequest { tenant: 7, ..request(21, 1, "parrot") };
+    let slot = link.control().open(asked).await.unwrap().into_inner().slot;
+    let header = SessionHeader { session: 21, epoch: 1, slot, ..SessionHeader::default() };
+    let (mut tx, mut rx) = link.open_session(&header).await.unwrap();
+    let opened = ChannelOpened { channel: 1, label: "oai-events".to_owned() };
+    tx.send(&EdgeMessage { kind: Some(edge_message::Kind::ChannelOpened(opened)) }).await.unwrap();
+    event(&mut rx, "session.created").await.unwrap();
+
+    let (mut server, mut heard) = attach(&beside, 21, 7).await;
+    say(&mut server, 0, UPDATE).await;
+    for stream in [&mut heard, &mut rx] {
+        assert_eq!(event(stream, "session.updated").await.unwrap()["session"]["instructions"], "Be brief.");
+    }
+    say(&mut tx, 1, UPDATE).await;
+    event(&mut heard, "session.updated").await.unwrap();
+
+    // One that leaves disturbs nobody.
+    let (second, second_rx) = attach(&beside, 21, 7).await;
+    second.finish();
+    drop(second_rx);
+    say(&mut tx, 1, UPDATE).await;
+    event(&mut heard, "session.updated").await.unwrap();
+    event(&mut rx, "session.updated").await.unwrap();
+
+    tx.send(&EdgeMessage { kind: Some(edge_message::Kind::Closed(Closed { reason: "bye".to_owned() })) })
+        .await
+        .unwrap();
+    let close = event(&mut heard, "nothing").await.unwrap_err();
+    assert_eq!((close.code, close.reason.as_str()), (1000, "call over"));
+}
+
+#[tokio::test]
+async fn a_call_of_another_tenant_cannot_be_told_from_none_and_five_listeners_are_too_many() {
+    let state = StateDir::new("tenants");
+    let transceiver = start(&state, 4);
+    let (_endpoint, link) = dial(&state, &transceiver, 1).await;
+    let asked = OpenRequest { tenant: 7, ..request(21, 1, "parrot") };
+    let slot = link.control().open(asked).await.unwrap().into_inner().slot;
+    let header = SessionHeader { session: 21, epoch: 1, slot, ..SessionHeader::default() };
+    let _stream = link.open_session(&header).await.unwrap();
+    for (session, tenant) in [(21, 8), (22, 7)] {
+        let (_tx, mut rx) = attach(&link, session, tenant).await;
+        let close = event(&mut rx, "nothing").await.unwrap_err();
+        assert_eq!((close.code, close.reason.as_str()), (1008, "call_id_not_found"));
+    }
+    let mut listening = Vec::new();
+    for _ in 0..4 {
+        let (mut tx, mut rx) = attach(&link, 21, 7).await;
+        say(&mut tx, 0, UPDATE).await;
+        event(&mut rx, "session.updated").await.unwrap();
+        listening.push((tx, rx));
+    }
+    let (_tx, mut rx) = attach(&link, 21, 7).await;
+    assert_eq!(event(&mut rx, "nothing").await.unwrap_err().reason, "too_many_attached");
 }

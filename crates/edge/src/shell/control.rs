@@ -237,7 +237,7 @@ async fn drain(shared: &Shared, lifecycle: &Lifecycle, patience: Duration) {
         tickets.close();
     }
     let deadline = Instant::now() + patience;
-    let running = || shared.directory.sessions();
+    let running = || shared.directory.sessions() + shared.websockets.places.taken();
     tracing::info!(calls = running(), patience_ms = patience.as_millis(), "no further calls are taken");
     let over = || lifecycle.phase() >= Phase::Stopped;
     while running() > 0 && Instant::now() < deadline && !over() {
@@ -247,6 +247,7 @@ async fn drain(shared: &Shared, lifecycle: &Lifecycle, patience: Duration) {
         tracing::info!(calls = running(), "closing what still runs");
         shared.directory.abandon_all();
         shared.directory.command_all(&Command::CloseAll { cause: CloseCause::Draining });
+        shared.websockets.close_all();
     }
     sleep(LAST_WORDS).await;
 }

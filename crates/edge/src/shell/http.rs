@@ -57,8 +57,8 @@ where
     let mut http2 = builder.http2();
     http2.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEADERS_MAX);
     http2.keep_alive_interval(patience.head).keep_alive_timeout(patience.head);
-    let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // A client that breaks off is no news.
+    let mut serving = pin!(builder.serve_connection_with_upgrades(TokioIo::new(stream), service));
+    // A client that breaks off is no news. Neither is one that becomes a WebSocket: its life is for that to bound.
     if timeout(patience.life, serving.as_mut()).await.is_err() {
         serving.as_mut().graceful_shutdown();
         let _ = timeout(patience.last_request, serving).await;

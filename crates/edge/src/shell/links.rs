@@ -304,6 +304,9 @@ async fn session_stream(
     if !entered {
         return;
     }
+    if let Some(entry) = shell.directory.get(session) {
+        entry.placed(transceiver);
+    }
     shell.turn(|core, now| core.handle_link(now, transceiver, LinkInput::Opened { session, epoch, slot }));
     // Both at once: each end must read while it writes, or two full windows wait for one another.
     let write = async {

@@ -3,6 +3,7 @@
 //! ```text
 //! worker-0..n   one pinned thread each: current-thread runtime, socket, link endpoint, core
 //! peers         one thread, where there are any: what other edges of the PoP send
+//! websockets    one thread: clients without WebRTC, with links of its own
 //! control       one thread: HTTP signaling, admin, leases, metrics, the stop
 //! ```
 
@@ -18,6 +19,7 @@ mod peers;
 mod report;
 mod tcp;
 mod tls;
+mod websocket;
 mod worker;
 
 use std::net::{SocketAddr, TcpListener};
@@ -43,6 +45,7 @@ use crate::signaling::{Counts, IceServers, Shared};
 use crate::tcp::Places;
 use crate::tickets::Tickets;
 use crate::waiting::Waiting;
+use crate::websocket::WebSockets;
 use crate::worker::WorkerConfig;
 
 /// A running edge. Dropping it lets its threads run on; [`Edge::drain`] and [`Edge::wait`] end them.
@@ -128,6 +131,7 @@ impl Edge {
         let seats = Seats::new(config.echo_seats);
         let run = rand::random();
         directory.honor(Tickets::new(config.ticket_terms(), Arc::clone(&seats), config.models.values(), run));
+        let most = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
         let shared = Arc::new(Shared {
             edge: config.edge(),
             candidates: addresses
@@ -144,13 +148,13 @@ impl Edge {
             directory: Arc::clone(&directory),
             seats: Arc::clone(&seats),
             waiting: Waiting::new(config.limits.unclaimed_calls_per_source),
+            websockets: WebSockets::new(most(config.limits.websockets), most(config.limits.websockets_per_source)),
             auth,
             draining: AtomicBool::new(false),
             counts: Counts::default(),
         });
         let lifecycle = Lifecycle::new();
         let board = report::Board::new(workers);
-        let most = |limit: u32| usize::try_from(limit).unwrap_or(usize::MAX);
         let limits = &config.limits;
         let places = Places::new(most(limits.tcp_connections), most(limits.tcp_connections_per_source));
         let doors = Arc::new(doors::Doors::new(places));
@@ -194,6 +198,16 @@ impl Edge {
             let start = peers::Start { socket, shared, lifecycle: lifecycle.clone(), metrics };
             threads.push(spawn("peers".to_owned(), &lifecycle, move || peers::run(start))?);
         }
+        let start = websocket::Start {
+            edge: config.edge(),
+            link_bind: config.link_bind,
+            transceivers: config.transceivers.clone(),
+            node: node.clone(),
+            shared: Arc::clone(&shared),
+            lifecycle: lifecycle.clone(),
+            metrics: metrics.clone(),
+        };
+        threads.push(spawn("websockets".to_owned(), &lifecycle, move || websocket::run(start))?);
         let start = control::Start {
             config,
             http: http.listener,

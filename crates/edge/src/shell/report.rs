@@ -97,6 +97,12 @@ impl Board {
         ] {
             counter!("fronthaul_edge_calls_total", "result" => result).absolute(count.load(Ordering::Relaxed));
         }
+        let websockets = &shared.websockets;
+        gauge!("fronthaul_edge_websockets").set(float(websockets.places.taken() as u64));
+        gauge!("fronthaul_edge_websocket_queued_bytes").set(float(websockets.queued()));
+        for (reason, count) in websockets.closed() {
+            counter!("fronthaul_edge_websockets_closed_total", "reason" => reason.label()).absolute(count);
+        }
         counter!("fronthaul_edge_unauthorized_total").absolute(counts.unauthorized.load(Ordering::Relaxed));
         counter!("fronthaul_edge_client_secrets_total").absolute(counts.secrets.load(Ordering::Relaxed));
         gauge!("fronthaul_edge_limited_subjects").set(shared.auth.running.subjects() as f64);

@@ -145,7 +145,7 @@ pub(super) struct Shell {
     state: RefCell<State>,
     socket: UdpSocket,
     timer: DeadlineTimer,
-    directory: Arc<Directory>,
+    pub(super) directory: Arc<Directory>,
     fed: Fed,
     /// Only where a worker stays awake.
     awake: Option<Received>,

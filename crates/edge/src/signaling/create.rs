@@ -20,9 +20,10 @@ use super::ticket::{self, Shown};
 use crate::auth::{Auth, Grant};
 use crate::directory::{AudioFacts, CallInfo, Directory, Pending, Terms};
 use crate::keys::Keyring;
-use crate::seats::Seats;
+use crate::seats::{Seat, Seats};
 use crate::tickets::{Admitted, Entered, Refusal};
 use crate::waiting::{Place, Waiting};
+use crate::websocket::WebSockets;
 use crate::worker::EVENTS_LABEL;
 
 /// The model that the edge answers itself.
@@ -64,6 +65,8 @@ pub struct Shared {
     pub seats: Arc<Seats>,
     /// Answered calls that wait for their first check.
     pub waiting: Arc<Waiting>,
+    /// Clients that come over WebSocket.
+    pub websockets: WebSockets,
     /// Knows who may call.
     pub auth: Auth,
     /// The edge stops: no further calls.
@@ -189,8 +192,8 @@ fn answer(
     call: CreateCall<'_>,
 ) -> Result<Created, ApiError> {
     // With a ticket the call may be there already.
-    if call.ticket.is_none() && shared.draining.load(Ordering::Relaxed) {
-        return Err(ApiError::unavailable("draining", RETRY_AFTER, "This edge is about to stop; try another one."));
+    if call.ticket.is_none() {
+        refuse_draining(shared)?;
     }
     let session_model = session_model(call.session_json)?;
     let offer = Offer::parse(call.offer).map_err(|e| ApiError::invalid("invalid_offer", "sdp", e.to_string()))?;
@@ -200,10 +203,7 @@ fn answer(
     let model = choose_model(shared, session_model.as_deref().or(call.model), call.grant)?;
     let terms = terms(shared, call.grant)?;
     let place = wait(shared, call.source)?;
-    let seat = if model == ECHO { shared.seats.take_local() } else { shared.seats.take(model, &[]) };
-    let seat = seat.ok_or_else(|| {
-        ApiError::unavailable("no_seat", RETRY_AFTER, format!("No seat is free for model {model:?}; try again."))
-    })?;
+    let seat = find_seat(shared, model)?;
 
     let session = SessionId(rng.next_u64());
     let route = Route { edge: shared.edge, transceiver: seat.transceiver(), session, minted: unix_seconds };
@@ -318,8 +318,24 @@ pub(crate) fn ticket_pending(ticket: &Ticket, unix_seconds: u32, setup: Setup, a
     Pending { setup, former: Vec::new(), call, seat, place: None }
 }
 
+/// Nobody comes in any more while the edge stops.
+pub(super) fn refuse_draining(shared: &Shared) -> Result<(), ApiError> {
+    if shared.draining.load(Ordering::Relaxed) {
+        return Err(ApiError::unavailable("draining", RETRY_AFTER, "This edge is about to stop; try another one."));
+    }
+    Ok(())
+}
+
+/// A seat for a call.
+pub(super) fn find_seat(shared: &Shared, model: &str) -> Result<Seat, ApiError> {
+    let seat = if model == ECHO { shared.seats.take_local() } else { shared.seats.take(model, &[]) };
+    seat.ok_or_else(|| {
+        ApiError::unavailable("no_seat", RETRY_AFTER, format!("No seat is free for model {model:?}; try again."))
+    })
+}
+
 /// What a grant says of one call, which counts from here on.
-fn terms(shared: &Shared, grant: Option<&Grant>) -> Result<Terms, ApiError> {
+pub(super) fn terms(shared: &Shared, grant: Option<&Grant>) -> Result<Terms, ApiError> {
     let Some(grant) = grant else { return Ok(Terms::default()) };
     let held = shared.auth.running.take(grant).ok_or_else(|| {
         let message = "The key has as many calls as it may have at once; end one, or try later.";

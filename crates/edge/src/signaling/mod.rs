@@ -10,6 +10,7 @@
 //! | `DELETE /v1/realtime/calls/{id}` | 200, or 404 once the call is over |
 //! | `POST /v1/realtime/calls/{id}/hangup` | 200, also when repeated |
 //! | `POST /v1/realtime/client_secrets` | 200, an ephemeral key: [`secrets`]; the former `sessions` and `transcription_sessions` as well |
+//! | `GET /v1/realtime?model=`, `?call_id=`, `?intent=transcription` | 101, a WebSocket: [`websocket`] |
 //! | `GET /`, `GET /assets/...` | the page |
 //! | `GET /fronthaul.js`, `GET /fronthaul.d.ts` | the client module and its types |
 //!
@@ -31,6 +32,7 @@ mod secrets;
 #[cfg(test)]
 mod tests;
 mod ticket;
+mod websocket;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -64,6 +66,9 @@ const CALLS: &str = "/v1/realtime/calls";
 /// Where the API is: as OpenAI's clients ask for it, and as Azure's do.
 const ROOTS: [&str; 2] = ["/v1/realtime", "/openai/v1/realtime"];
 
+/// Where Azure's clients of the API's preview ask for WebSockets.
+const AZURE_WEBSOCKET: &str = "/openai/realtime";
+
 const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 const ACCEPT_POST: HeaderName = HeaderName::from_static("accept-post");
 /// The ticket with which the client of a POST connects meanwhile: `<ufrag> <pwd>`. A header, as queries are logged.
@@ -87,8 +92,10 @@ pub fn router(shared: Arc<Shared>) -> Router {
             .route(&at("client_secrets"), post(secrets::create))
             .route(&at("sessions"), post(secrets::create_former))
             .route(&at("transcription_sessions"), post(secrets::create_former))
-            .route(&at("tickets"), post(issue));
+            .route(&at("tickets"), post(issue))
+            .route(root, get(websocket::upgrade));
     }
+    let api = api.route(AZURE_WEBSOCKET, get(websocket::upgrade));
     let api = api.route_layer(from_fn_with_state(Arc::clone(&shared), gate::admit));
     let open = ROOTS
         .iter()

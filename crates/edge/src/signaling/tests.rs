@@ -18,6 +18,7 @@ use crate::directory::Directory;
 use crate::keys::{Keyring, PopKeys};
 use crate::seats::Seats;
 use crate::waiting::Waiting;
+use crate::websocket::WebSockets;
 
 fn shared() -> Arc<Shared> {
     let models = [("echo", "echo"), ("parrot", "parrot"), ("gpt-realtime", "parrot")];
@@ -33,6 +34,7 @@ fn shared() -> Arc<Shared> {
         directory: Directory::new(1),
         seats: Seats::new(100),
         waiting: Waiting::new(3),
+        websockets: WebSockets::new(4, 4),
         auth: Auth::open(),
         draining: AtomicBool::new(false),
         counts: Counts::default(),

@@ -45,7 +45,7 @@ use rand::{Rng, SeedableRng};
 use rtc::{Event, Path};
 
 pub use bridge::LinkInput;
-pub(crate) use events::CHANNEL_LABEL as EVENTS_LABEL;
+pub(crate) use events::{CHANNEL_LABEL as EVENTS_LABEL, session_created};
 pub use io::Output;
 pub(crate) use routing::ssrc_of;
 pub use stats::{CloseCause, Discard, Gauges, Stats};

@@ -183,6 +183,7 @@ fn shared_of_run(
         directory,
         seats,
         waiting: Waiting::new(100),
+        websockets: edge::websocket::WebSockets::new(4, 4),
         auth: Auth::open(),
         draining: AtomicBool::new(false),
         counts: Counts::default(),

@@ -11,19 +11,28 @@ use std::time::{Duration, Instant};
 
 use link::datagram::{BatchWriter, Codec, MediaUp, Previous};
 use link::ids::{EdgeId, Epoch, SessionId, Slot};
-use link::proto::{Downlink, LeaseGrant, OpenRequest, ReleaseRequest, SessionHeader};
+use link::proto::{
+    ChannelMessage, Downlink, LeaseGrant, OpenRequest, ReleaseRequest, SessionHeader, TransceiverMessage,
+    transceiver_message,
+};
 use link::quic::{Link, PathState, Peer, SESSIONS_PER_LINK, clock_base, clock32_at};
 use tokio::sync::mpsc;
 
-use super::queues::{CallQueues, Sending};
+use super::queues::{Attached, CallQueues, Sending};
 use crate::admission::{Admission, Carrier, Refusal, Tickets, room};
 use crate::backend::Model;
 use crate::call::CallOutput;
 use crate::ring::{CallKey, Control, FromWorker, ToWorker};
 use crate::slots::Slots;
 
+/// What a stream that is to be attached is told where there is no call for it.
+const NO_CALL: &str = "call_id_not_found";
+
 /// An edge opens the session stream right after the answer to Open.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Streams attached to one call: an app's server, a monitor, and two that reconnect before the former are known to be gone.
+const ATTACHED_MAX: usize = 4;
 
 /// What a slot names, for the reader of datagrams.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +66,9 @@ struct CallEntry {
     slot: Slot,
     worker: usize,
     queues: CallQueues,
+    /// Whose call it is.
+    tenant: u32,
+    attached: Vec<Attached>,
     /// Its audio goes by datagrams.
     direct: Option<Direct>,
 }
@@ -103,6 +115,7 @@ pub(super) struct Hub {
     leasing: BTreeSet<u64>,
     workers: Vec<SharedWorker>,
     next_key: u64,
+    next_attached: u64,
     pub(super) counts: Counts,
     pub(super) sending: Rc<Sending>,
 }
@@ -119,6 +132,7 @@ impl Hub {
             leasing: BTreeSet::new(),
             workers,
             next_key: 0,
+            next_attached: 0,
             counts: Counts::default(),
             sending: Rc::default(),
         }
@@ -167,7 +181,7 @@ impl Hub {
     }
 
     fn try_open(&mut self, now: Instant, link: u64, seed: u64, request: OpenRequest) -> Result<Slot, Refusal> {
-        let (session, epoch) = (SessionId(request.session), Epoch(request.epoch));
+        let (session, epoch, tenant) = (SessionId(request.session), Epoch(request.epoch), request.tenant);
         if epoch.0 == 0 {
             return Err(Refusal::Malformed);
         }
@@ -209,7 +223,10 @@ impl Hub {
         }
         entry.calls += 1;
         let queues = CallQueues::start(entry.link.clone(), &self.sending);
-        self.calls.insert(key, CallEntry { opened: now, session, epoch, link, edge, slot, worker, queues, direct });
+        let attached = Vec::new();
+        let call =
+            CallEntry { opened: now, session, epoch, link, edge, slot, worker, queues, tenant, attached, direct };
+        self.calls.insert(key, call);
         self.sessions.insert(session, key);
         tracing::info!(%session, epoch = epoch.0, edge = edge.0, slot = slot.0, "call opened");
         Ok(slot)
@@ -231,6 +248,52 @@ impl Hub {
         names_it.then_some((Target { key, worker: call.worker }, &mut call.queues))
     }
 
+    /// The call that a further stream names, and a number for the stream.
+    ///
+    /// # Errors
+    /// Why it cannot be attached: what the stream is told.
+    pub(super) fn attachable(&mut self, header: &SessionHeader) -> Result<(Target, u64), &'static str> {
+        let key = self.sessions.get(&SessionId(header.session)).copied().ok_or(NO_CALL)?;
+        let call = self.calls.get(&key).filter(|call| call.tenant == header.tenant).ok_or(NO_CALL)?;
+        if call.attached.len() >= ATTACHED_MAX {
+            return Err("too_many_attached");
+        }
+        self.next_attached += 1;
+        Ok((Target { key, worker: call.worker }, self.next_attached))
+    }
+
+    /// Attaches a further stream to a call.
+    pub(super) fn attach(&mut self, key: CallKey, attached: Attached) {
+        let Some(call) = self.calls.get_mut(&key) else { return };
+        call.attached.push(attached);
+        put(&self.workers[call.worker], Control::Attended { key, attended: true });
+        tracing::info!(session = %call.session, attached = call.attached.len(), "stream attached");
+    }
+
+    /// A further stream is over; its call goes on.
+    pub(super) fn detach(&mut self, key: CallKey, id: u64) {
+        let Some(call) = self.calls.get_mut(&key) else { return };
+        let before = call.attached.len();
+        call.attached.retain(|attached| attached.id != id);
+        if before > 0 && call.attached.is_empty() {
+            put(&self.workers[call.worker], Control::Attended { key, attended: false });
+        }
+    }
+
+    /// An event to whoever listens beside the client. Who does not read is let go.
+    fn tell_attached(&mut self, key: CallKey, event: &str) {
+        let Some(call) = self.calls.get_mut(&key) else { return };
+        let message = |event: &str| {
+            let message = ChannelMessage { channel: 0, binary: false, data: event.as_bytes().to_vec() };
+            TransceiverMessage { kind: Some(transceiver_message::Kind::ChannelMessage(message)) }
+        };
+        let deaf: Vec<u64> =
+            call.attached.iter().filter(|one| !one.message(message(event))).map(|one| one.id).collect();
+        for id in deaf {
+            self.detach(key, id);
+        }
+    }
+
     /// Ends calls whose session stream never came: their edge gave up without a word.
     pub(super) fn expire(&mut self, now: Instant) {
         let silent = |call: &CallEntry| !call.queues.is_attached() && now >= call.opened + STREAM_TIMEOUT;
@@ -243,6 +306,9 @@ impl Hub {
     /// Passes a worker's output on.
     pub(super) fn output(&mut self, now: Instant, output: FromWorker) {
         let FromWorker { key, output } = output;
+        if let CallOutput::Event(event) = output {
+            return self.tell_attached(key, &event);
+        }
         // Outputs of a call that ended here meanwhile.
         let Some(call) = self.calls.get_mut(&key) else { return };
         let sent = match output {
@@ -267,6 +333,7 @@ impl Hub {
                 call.queues.utterance_reset(utterance);
                 true
             }
+            CallOutput::Event(_) => true,
             CallOutput::Ended => return self.end_call(now, key, "ended"),
         };
         if !sent {
@@ -292,6 +359,9 @@ impl Hub {
         }
         if let Some(link) = self.links.get_mut(&call.link) {
             link.calls = link.calls.saturating_sub(1);
+        }
+        for attached in call.attached {
+            attached.close(1000, "call over");
         }
         call.queues.finish();
         self.control_or_later(call.worker, Control::Forget { key });
@@ -384,11 +454,7 @@ impl Hub {
 
     /// Puts a control message into a worker's ring, or into its waiting line when the ring is full.
     fn control_or_later(&self, worker: usize, control: Control) {
-        let to_worker = self.worker(worker);
-        let refused = to_worker.borrow_mut().control(control);
-        if let Err(control) = refused {
-            daemon::spawn_local(push_control(to_worker, control));
-        }
+        put(&self.workers[worker], control);
     }
 }
 
@@ -428,6 +494,13 @@ impl LinkEntry {
             // What a client sent in one datagram fits one, except for a few bytes: such a frame is lost.
             let _ = self.down.push_frame(frame);
         }
+    }
+}
+
+fn put(worker: &SharedWorker, control: Control) {
+    let refused = worker.borrow_mut().control(control);
+    if let Err(control) = refused {
+        daemon::spawn_local(push_control(Rc::clone(worker), control));
     }
 }
 

@@ -21,13 +21,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use link::datagram::{Batch, parse};
-use link::proto::EdgeMessage;
-use link::quic::{Endpoint, Incoming, Link, PathState, QuicStream, SessionRx};
+use link::proto::{EdgeMessage, SessionHeader, TransceiverMessage, edge_message};
+use link::quic::{Endpoint, Incoming, Link, PathState, QuicStream, SessionRx, SessionTx};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::ring::{CallKey, Control, Frame, FromWorker, Media, ToWorker};
 use hub::{Hub, LinkSlots, SharedWorker, Target, push_control};
+use queues::Attached;
 use service::{COMMANDS, Command, Service};
 
 /// Leases are renewed this often.
@@ -190,6 +191,7 @@ async fn accept_streams(hub: &SharedHub, link: &Link, control: mpsc::Sender<Quic
                 // Its receiver lives as long as the process; a full queue makes new streams wait.
                 let _ = control.send(stream).await;
             }
+            Ok(Incoming::Session(header, tx, rx)) if header.attach => attach(hub, &header, tx, rx),
             Ok(Incoming::Session(header, tx, rx)) => {
                 let mut borrowed = hub.borrow_mut();
                 let sending = Rc::clone(&borrowed.sending);
@@ -208,6 +210,38 @@ async fn accept_streams(hub: &SharedHub, link: &Link, control: mpsc::Sender<Quic
             Err(lost) => return lost,
         }
     }
+}
+
+/// Puts a further stream onto a call, or says why not.
+fn attach(hub: &SharedHub, header: &SessionHeader, tx: SessionTx<TransceiverMessage>, rx: SessionRx<EdgeMessage>) {
+    let mut borrowed = hub.borrow_mut();
+    let sending = Rc::clone(&borrowed.sending);
+    let (target, id) = match borrowed.attachable(header) {
+        Ok(found) => found,
+        Err(reason) => {
+            borrowed.counts.stray_streams += 1;
+            return Attached::start(0, tx, &sending).close(1008, reason);
+        }
+    };
+    let mut attached = Attached::start(id, tx, &sending);
+    let reader = daemon::spawn_local(read_attached(Rc::clone(hub), target, id, rx));
+    attached.read_by(reader.abort_handle());
+    borrowed.attach(target.key, attached);
+}
+
+/// The events of somebody who is attached to a call, which goes on without them.
+async fn read_attached(hub: SharedHub, target: Target, id: u64, mut stream: SessionRx<EdgeMessage>) {
+    let worker = hub.borrow().worker(target.worker);
+    while let Ok(Some(message)) = stream.recv().await {
+        match message.kind {
+            Some(edge_message::Kind::ChannelMessage(message)) => {
+                push_control(Rc::clone(&worker), Control::Attached { key: target.key, message }).await;
+            }
+            Some(edge_message::Kind::Closed(_)) => break,
+            _ => {}
+        }
+    }
+    hub.borrow_mut().detach(target.key, id);
 }
 
 /// The edge's messages, as fast as the worker takes them. The stream's end is the call's.

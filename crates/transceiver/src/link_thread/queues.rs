@@ -7,14 +7,15 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use link::ids::UtteranceId;
-use link::proto::{TransceiverMessage, UtteranceFrame, UtteranceHeader};
+use link::proto::{Close, TransceiverMessage, UtteranceFrame, UtteranceHeader, transceiver_message};
 use link::quic::{Link, SessionTx, StreamError, UtteranceTx};
 use prost::Message as _;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-/// Messages that wait for the session stream: 14 turns of 18 events. An edge that reads so little is not there.
-const MESSAGES: usize = 256;
+/// Messages that wait for the session stream: a minute of audio in events of 20 ms, sent ahead of time. An edge that reads so
+/// little is not there.
+const MESSAGES: usize = 3072;
 
 /// And their bytes: 20 of the largest event (192 KiB of session and its envelope).
 const MESSAGE_BYTES: usize = 4 << 20;
@@ -79,6 +80,48 @@ enum Audio {
     Start(UtteranceHeader),
     Frame(UtteranceId, UtteranceFrame),
     End(UtteranceId),
+}
+
+/// A further stream onto a call, of somebody who listens and speaks beside the client.
+pub(super) struct Attached {
+    pub(super) id: u64,
+    messages: mpsc::Sender<TransceiverMessage>,
+    waiting_bytes: Rc<Cell<usize>>,
+    reader: Option<AbortHandle>,
+}
+
+impl Attached {
+    /// Starts the task that sends.
+    pub(super) fn start(id: u64, stream: SessionTx<TransceiverMessage>, sending: &Rc<Sending>) -> Self {
+        let (messages, outgoing) = mpsc::channel(MESSAGES);
+        let waiting_bytes = Rc::<Cell<usize>>::default();
+        daemon::spawn_local(send_messages(stream, outgoing, Rc::clone(&waiting_bytes), Rc::clone(sending)));
+        Self { id, messages, waiting_bytes, reader: None }
+    }
+
+    /// The task that reads the stream ends with it.
+    pub(super) fn read_by(&mut self, reader: AbortHandle) {
+        self.reader = Some(reader);
+    }
+
+    /// Queues a message. `false`: there is no room, or nobody sends any more.
+    pub(super) fn message(&self, message: TransceiverMessage) -> bool {
+        let waiting = self.waiting_bytes.get() + message.encoded_len();
+        if waiting > MESSAGE_BYTES || self.messages.try_send(message).is_err() {
+            return false;
+        }
+        self.waiting_bytes.set(waiting);
+        true
+    }
+
+    /// The end: what is queued is still sent.
+    pub(super) fn close(self, code: u32, reason: &str) {
+        let close = Close { reason: reason.to_owned(), code };
+        self.message(TransceiverMessage { kind: Some(transceiver_message::Kind::Close(close)) });
+        if let Some(reader) = self.reader {
+            reader.abort();
+        }
+    }
 }
 
 /// The near ends of a call's queues.

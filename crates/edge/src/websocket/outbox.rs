@@ -1,0 +1,78 @@
+//! What waits for a client that does not read at once.
+
+use std::collections::VecDeque;
+
+/// Bytes of events that may wait for one client: a minute of audio at 24 kHz, as base64, is 3.8 MiB, and is sent ahead of time.
+pub const OUTBOX_MAX: usize = 4 << 20;
+
+/// What each message costs beside its bytes, so that small ones are bounded as well: 65536 of them.
+const EACH: usize = 64;
+
+/// The client reads so slowly that there is no room for the next event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlowReader;
+
+/// Messages in order, bounded by their bytes.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    messages: VecDeque<String>,
+    bytes: usize,
+}
+
+impl Outbox {
+    /// Queues an event.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn push(&mut self, event: String) -> Result<(), SlowReader> {
+        let bytes = self.bytes + event.len() + EACH;
+        // One event alone is taken, however large.
+        if bytes > OUTBOX_MAX && !self.messages.is_empty() {
+            return Err(SlowReader);
+        }
+        self.bytes = bytes;
+        self.messages.push_back(event);
+        Ok(())
+    }
+
+    /// The oldest.
+    pub fn pop(&mut self) -> Option<String> {
+        let event = self.messages.pop_front()?;
+        self.bytes -= event.len() + EACH;
+        Some(event)
+    }
+
+    /// What waits, with its overhead.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_leave_in_order_and_their_bytes_are_given_back() {
+        let mut outbox = Outbox::default();
+        for event in ["one", "two"] {
+            outbox.push(event.to_owned()).unwrap();
+        }
+        assert_eq!(outbox.bytes(), 6 + 2 * EACH);
+        assert_eq!([outbox.pop(), outbox.pop(), outbox.pop()], [Some("one".to_owned()), Some("two".to_owned()), None]);
+        assert_eq!(outbox.bytes(), 0);
+    }
+
+    #[test]
+    fn four_mebibytes_may_wait() {
+        let mut outbox = Outbox::default();
+        let event = "x".repeat((1 << 20) - EACH);
+        for _ in 0..4 {
+            outbox.push(event.clone()).unwrap();
+        }
+        assert_eq!(outbox.push(String::new()), Err(SlowReader));
+        outbox.pop();
+        assert_eq!(outbox.push(String::new()), Ok(()));
+    }
+}
