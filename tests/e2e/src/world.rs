@@ -135,6 +135,7 @@ impl World {
             directory: Directory::new(plan.workers),
             seats: Seats::new(100),
             waiting: Waiting::new(100),
+            websockets: edge::websocket::WebSockets::new(1, 1),
             auth: edge::auth::Auth::open(),
             draining: AtomicBool::new(false),
             counts: Counts::default(),

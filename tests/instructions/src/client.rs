@@ -175,6 +175,7 @@ fn shared(local: SocketAddr) -> Arc<Shared> {
         directory: Directory::new(1),
         seats: Seats::new(1),
         waiting: Waiting::new(1),
+        websockets: edge::websocket::WebSockets::new(1, 1),
         auth: edge::auth::Auth::open(),
         draining: AtomicBool::new(false),
         counts: Counts::default(),

@@ -119,6 +119,8 @@ impl World {
                     let reset = Down::UtteranceReset { slot, epoch: epoch8, utterance };
                     self.send_down(link, stream(utterance), reset);
                 }
+                // Nobody listens beside the clients here.
+                CallOutput::Event(_) => {}
                 CallOutput::Ended => self.sim.log(&name, "ended", session),
             }
         }
