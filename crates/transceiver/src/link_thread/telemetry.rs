@@ -74,7 +74,7 @@ impl Published {
 
 fn describe() {
     describe_gauge!("fronthaul_transceiver_calls", "Calls that workers own");
-    describe_gauge!("fronthaul_transceiver_links", "Links to edges, one per edge worker");
+    describe_gauge!("fronthaul_transceiver_links", "Links to edges: of their workers, leases and WebSockets");
     describe_gauge!("fronthaul_transceiver_links_impaired", "Links whose path is not as it should be, by state");
     describe_gauge!("fronthaul_transceiver_slots", "Slots that name a call, over all links");
     describe_gauge!("fronthaul_transceiver_slots_quarantined", "Slots that rest before they name another call");
