@@ -106,13 +106,13 @@ fn an_address_that_is_not_the_edges_is_named_with_the_reason() {
     });
     let output = doctor(&format!("https://{}", edge.http()), &["--json", "--insecure"]);
     let report = report(&output);
-    assert_eq!(output.status.code(), Some(1), "{report:#}");
+    // What reaches signaling can still talk over a WebSocket.
+    assert_eq!((output.status.code(), state(&report, "WebSocket")), (Some(0), "works"), "{report:#}");
     assert_eq!((state(&report, "signaling"), state(&report, "UDP")), ("works", "fails"));
     for (way, reason) in [("UDP", "127.0.0.1:9: "), ("TCP", "nothing listens"), ("TURN-TLS", "nothing listens")] {
         let detail = report["ways"][way]["detail"].as_str().unwrap();
         assert!(state(&report, way) == "fails" && detail.contains(reason), "{way}: {detail}");
     }
-    assert!(String::from_utf8_lossy(&output.stderr).contains("no conversation is possible"));
 }
 
 #[test]
