@@ -100,7 +100,11 @@ test("with a ticket the page answers itself: the click waits for no request, and
     const created = seen.find(({ type }) => type === "session.created").detail;
     await new Promise((resolve) => setTimeout(resolve, 500));
     const posts = performance.getEntriesByType("resource").map(({ name, responseStatus }) => `${new URL(name).pathname} ${responseStatus}`);
-    return { had, timings: call.timings, instructions: created.session.instructions, posts, state: call.state };
+    const answer = call.peerConnection.currentRemoteDescription.sdp;
+    const stats = await call.peerConnection.getStats();
+    const sent = [...stats.values()].find(({ type, kind }) => type === "outbound-rtp" && kind === "audio");
+    const codec = stats.get(sent?.codecId)?.mimeType;
+    return { had, timings: call.timings, instructions: created.session.instructions, posts, state: call.state, answer, codec };
   });
   console.log(made.timings);
   assert.equal(made.had, true);
@@ -110,6 +114,10 @@ test("with a ticket the page answers itself: the click waits for no request, and
   assert.equal(made.state, "connected");
   const { edge } = await servers.metrics();
   assert.equal(edge.fronthaul_edge_sessions_claimed_total - before.fronthaul_edge_sessions_claimed_total, 1);
+  // As in the answer that the edge writes: copies against loss, which are sent, and keys.
+  assert.match(made.answer, /^m=audio 9 UDP\/TLS\/RTP\/SAVPF 63 111 110\r$/m);
+  assert.equal(made.codec, "audio/red");
+  assert.ok(edge.fronthaul_edge_media_received_total - before.fronthaul_edge_media_received_total > 10, "and they are taken");
   await close();
   await gone();
 });

@@ -166,6 +166,10 @@ export interface Ticket {
   max_message_size: number;
   ssrc: number;
   cname: string;
+  /** The answer's parameters of Opus; without it those that every edge takes. */
+  opus_parameters?: string;
+  /** What becomes of RED in the answer; without it there is none. */
+  red?: "off" | "offered" | "prefer";
   sdp_session: string;
   /** Those that the edge names. */
   ice_servers?: RTCIceServer[];

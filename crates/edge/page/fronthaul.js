@@ -837,6 +837,12 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
   const payloads = audio?.[0].split(" ").slice(3) ?? [];
   const opus = payloads.find((payload) => values(audio, "rtpmap").some((map) => map.toLowerCase().startsWith(`${payload} opus/48000`)));
   if (!fits || (audio && opus === undefined)) return undefined;
+  // What there is no room to tell by number is answered under the numbers that browsers give it, or not at all.
+  const offers = (payload, map) =>
+    payloads.includes(`${payload}`) && values(audio, "rtpmap").some((line) => `${line.toLowerCase()}/`.startsWith(`${payload} ${map}/`));
+  const copies = values(audio ?? [], "fmtp").find((line) => line.startsWith(`${RED} `))?.slice(3).trim().split("/") ?? [];
+  const red = ["offered", "prefer"].includes(ticket.red) && offers(RED, "red/48000") && copies.length > 0 && copies.every((block) => block === opus);
+  const keys = KEYS.find(([payload, map]) => offers(payload, map));
 
   const extension = (uri) => parseInt(values(audio ?? [], "extmap").find((map) => map.split(" ")[1] === uri) ?? "0", 10);
   const level = extension(LEVEL);
@@ -856,7 +862,7 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
   const flags = (sped.length && 1) | (init && 2) | (audio && 4) | (audio && sends && 8) | (audio && receives && 16) | (data && 32) | (data && 64) | (wideId && 128);
   const facts = [
     ...fingerprint.split(":").map((byte) => parseInt(byte, 16)),
-    ...[flags, Number(opus ?? 0), (level << 4) | (wideId || midId), stream >> 8, stream & 255],
+    ...[flags, Number(opus ?? 0) | (red && 128), (level << 4) | (wideId || midId), stream >> 8, stream & 255],
     ...(init ? [...chunk.slice(4, 8), ...chunk.slice(16, 20)] : []),
   ];
   const ufrag = ticket.ufrag + unpadded(facts);
@@ -870,15 +876,19 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
     `a=setup:${sped.length ? ticket.setup : "active"}`,
     ...(sped.length ? [`a=ice-options:${sped.join(" ")}`] : []),
   ];
+  // The first is what a browser sends.
+  const formats = [...(red && ticket.red === "prefer" ? [RED, opus] : red ? [opus, RED] : [opus]), ...(keys ? [keys[0]] : [])];
   const mirrored = { sendrecv: "sendrecv", sendonly: "recvonly", recvonly: "sendonly", inactive: "inactive" }[direction];
   const section = {
     audio: (mid) => [
-      `m=audio 9 UDP/TLS/RTP/SAVPF ${opus}`,
+      `m=audio 9 UDP/TLS/RTP/SAVPF ${formats.join(" ")}`,
       ...transport(mid),
       "a=rtcp-mux",
       `a=${mirrored}`,
       `a=rtpmap:${opus} opus/48000/2`,
-      `a=fmtp:${opus} minptime=10;useinbandfec=1`,
+      `a=fmtp:${opus} ${ticket.opus_parameters ?? "minptime=10;useinbandfec=1"}`,
+      ...(red ? [`a=rtpmap:${RED} red/48000/2`, `a=fmtp:${RED} ${opus}/${opus}`] : []),
+      ...(keys ? [`a=rtpmap:${keys.join(" ")}`] : []),
       ...(level ? [`a=extmap:${level} ${LEVEL}`] : []),
       ...(midId ? [`a=extmap:${midId} ${MID}`] : []),
       ...(wideId ? [`a=rtcp-fb:${opus} transport-cc`, `a=extmap:${wideId}/sendonly ${WIDE}`] : []),
@@ -908,6 +918,12 @@ export function writeAnswer(offer, ticket, stream = STREAM) {
   return { sdp: `${lines.join("\r\n")}\r\n`, ufrag, pwd: ticket.pwd };
 }
 
+const RED = 63;
+const KEYS = [
+  [110, "telephone-event/48000"],
+  [101, "telephone-event/8000"],
+  [126, "telephone-event/8000"],
+];
 const LEVEL = "urn:ietf:params:rtp-hdrext:ssrc-audio-level";
 const WIDE = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const MID = "urn:ietf:params:rtp-hdrext:sdes:mid";

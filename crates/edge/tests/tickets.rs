@@ -140,6 +140,26 @@ fn snap_and_a_negotiated_channel_need_no_further_round_trip() {
 }
 
 #[test]
+fn a_page_may_leave_offered_red_out_of_its_answer_and_put_none_in_that_was_not_offered() {
+    let rig = Rig::new(1);
+    let offer = include_str!("../../rtc/tests/sdp/offers/chromium.sdp");
+    for (seed, with_red) in [(1, true), (2, false)] {
+        let issued = ticket(&rig, seed, "echo", None);
+        assert_eq!((issued.red, &*issued.opus_parameters), ("prefer", "minptime=10;stereo=0;useinbandfec=1"));
+        let choose = |facts: &mut ClientFacts| *facts = if with_red { *facts } else { facts.without_red() };
+        let (_, ufrag) = answer(&issued, offer, None, choose);
+        let created = post(&rig, offer, &ufrag, issued.pwd.expose()).unwrap();
+        assert_eq!(created.answer.contains("red/48000"), with_red, "{}", created.answer);
+    }
+    let issued = ticket(&rig, 3, "echo", None);
+    let (_, ufrag) = answer(&issued, offer, None, |_| ());
+    let bare = offer.replace("a=fmtp:63 111/111", "a=fmtp:63 1/1");
+    assert_ne!(bare, offer);
+    let refused = post(&rig, &bare, &ufrag, issued.pwd.expose()).unwrap_err();
+    assert_eq!(refused.code, "ticket_offer");
+}
+
+#[test]
 fn a_ticket_makes_one_call() {
     let mut rig = Rig::new(1);
     let issued = ticket(&rig, 1, "echo", None);

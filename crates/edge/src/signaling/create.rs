@@ -12,7 +12,7 @@ use link::ids::{EdgeId, SessionId};
 use link::route::Route;
 use link::route::ticket::{Ticket, added};
 use rand::Rng;
-use rtc::{Candidate, ClientFacts, LocalDescription, Negotiated, Offer, SctpInit, Setup, Snap};
+use rtc::{Candidate, ClientFacts, LocalDescription, Negotiated, Offer, Redundancy, SctpInit, Setup, Snap};
 
 use super::error::ApiError;
 use super::ice_servers::IceServers;
@@ -278,10 +278,16 @@ fn answer_ticket(
     let facts = ClientFacts::of(offer, dcid).ok_or_else(|| {
         unfit("The offer says what does not fit behind a ticket, as docs/WEBRTC.md lists; connect without a ticket.")
     })?;
-    if told.is_some_and(|told| told != facts) {
+    if told.is_some_and(|told| !told.fit(&facts)) {
         return Err(unfit("What stands behind the ticket is not what the offer says; connect without a ticket."));
     }
     let mut local = ticket::describe(shared, &keys, token).ok_or_else(ticket::unreadable)?;
+    // The page's choice, or ours where it leaves the answer to us.
+    let ours = if local.uplink.red == Redundancy::Off { facts.without_red() } else { facts };
+    let facts = told.unwrap_or(ours);
+    if !facts.audio.is_some_and(|audio| audio.red) {
+        local.uplink.red = Redundancy::Off;
+    }
     // That of the answer which the client has, whatever it added, so that its checks are this call's.
     local.ufrag = if shown.ufrag == token { format!("{token}{}", facts.write()) } else { shown.ufrag.to_owned() };
     let mut accepted = offer.accept(&local);

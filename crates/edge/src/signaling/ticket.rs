@@ -9,7 +9,7 @@ use link::ids::SessionId;
 use link::route::Route;
 use link::route::ticket::{DEFAULT_TENANT, Derived, Ticket};
 use rand::Rng;
-use rtc::{LocalDescription, Password, SctpInit};
+use rtc::{LocalDescription, Password, Redundancy, SctpInit};
 use serde::{Serialize, Serializer};
 
 use super::create::{ECHO, RETRY_AFTER, Shared, choose_model, internal, session_model};
@@ -54,6 +54,10 @@ pub struct Issued {
     pub ssrc: u32,
     /// Its CNAME; the answer's `a=msid` is `stream-<cname> audio-<cname>`.
     pub cname: String,
+    /// The answer's `a=fmtp` of Opus, behind the payload type.
+    pub opus_parameters: String,
+    /// What becomes of RED in the answer: `off`, not taken; `offered`, behind Opus; `prefer`, before it, so that it is sent.
+    pub red: &'static str,
     /// The answer's `o=` id.
     pub sdp_session: String,
     /// STUN and TURN servers, as `RTCPeerConnection` takes them.
@@ -137,6 +141,12 @@ pub fn issue_ticket(
         sctp_init,
         ice_options: SPED,
         setup: "passive",
+        opus_parameters: local.uplink.opus_parameters(),
+        red: match local.uplink.red {
+            Redundancy::Off => "off",
+            Redundancy::Offered => "offered",
+            Redundancy::Prefer => "prefer",
+        },
         sctp_port: 5000,
         max_message_size: 256 << 10,
         ssrc: local.ssrc,

@@ -116,6 +116,20 @@ fn audio_setup(line: &Line, audio: &AudioLine, local: &LocalDescription) -> Audi
     }
 }
 
+impl Uplink {
+    /// `a=fmtp` of Opus, behind the payload type. RFC 7587 §6.1 says what the client is to send: one channel, as everything
+    /// behind this is mono; copies for what gets lost; nothing in silence; no more bits than asked for.
+    #[must_use]
+    pub fn opus_parameters(&self) -> String {
+        let dtx = if self.dtx { ";usedtx=1" } else { "" };
+        let cap = match self.max_average_bitrate {
+            0 => String::new(),
+            cap => format!(";maxaveragebitrate={cap}"),
+        };
+        format!("minptime=10;stereo=0;useinbandfec=1{dtx}{cap}")
+    }
+}
+
 impl LocalDescription {
     /// The answer's candidates, without `a=`.
     pub fn candidate_lines(&self) -> Vec<String> {
@@ -222,20 +236,11 @@ impl Answer<'_> {
         }
     }
 
-    /// RFC 7587 §6.1 says what the client is to send: one channel, as everything behind this is mono; copies for what gets
-    /// lost; nothing in silence; no more bits than asked for.
     fn format(&mut self, &Format { payload_type, codec, clock_rate }: &Format, audio: &AudioLine) {
         let channels = if matches!(codec, Codec::Opus | Codec::Red) { "/2" } else { "" };
         self.line(format_args!("a=rtpmap:{payload_type} {}/{clock_rate}{channels}", codec.encoding()));
         if codec == Codec::Opus {
-            let Uplink { max_average_bitrate, dtx, .. } = self.local.uplink;
-            let dtx = if dtx { ";usedtx=1" } else { "" };
-            let cap = if max_average_bitrate == 0 {
-                String::new()
-            } else {
-                format!(";maxaveragebitrate={max_average_bitrate}")
-            };
-            self.line(format_args!("a=fmtp:{payload_type} minptime=10;stereo=0;useinbandfec=1{dtx}{cap}"));
+            self.line(format_args!("a=fmtp:{payload_type} {}", self.local.uplink.opus_parameters()));
         }
         if codec == Codec::Red {
             let opus = audio.primary.payload_type;

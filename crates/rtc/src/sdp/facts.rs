@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! base64(SHA-256 fingerprint:32 | flags:1 | opus:1 | extensions:1 | stream:2 [ | tag:4 | tsn:4 ])   50 or 60 characters
+//! opus := with flag 128 the answer has RED as 63, all blocks Opus:1 bit | payload type:7 bits
 //! extensions := id of the audio level:4 bits | id of the mid, or with flag 128 of the transport-wide sequence number:4 bits
 //! flags := 1 SPED | 2 SNAP | 4 audio | 8 client sends | 16 client receives | 32 data | 64 negotiated | 128 transport-cc
 //! ```
@@ -18,6 +19,7 @@ use super::media::Extension;
 use super::offer::{Offer, Verdict};
 use super::transport::Role;
 use super::{AudioSetup, Fingerprint, LocalDescription, Negotiated, SctpInit, SctpSetup, Setup, SnapState};
+use crate::codec::MEDIA_CLOCK;
 use crate::sctp::snap::OfferedInit;
 use crate::{Codec, Format, sctp};
 
@@ -41,8 +43,21 @@ const CLIENT_WINDOW: u32 = 1 << 20;
 /// Every browser takes messages of this size; a page whose browser does not posts its offer.
 const CLIENT_MESSAGE_BYTES: u64 = MAX_MESSAGE_BYTES as u64;
 
-/// telephone-event and CN as browsers number them. What is known is not counted as unknown, nothing else.
-const OTHER: [u8; 4] = [13, 101, 110, 126];
+/// RED as Chromium and Safari number it. There is no room for another number: an answer has it under this one or not at all.
+const RED: Format = Format { payload_type: 63, codec: Codec::Red, clock_rate: MEDIA_CLOCK };
+/// In the byte of Opus' payload type.
+const HAS_RED: u8 = 128;
+
+/// telephone-event as browsers number it: Chromium and Safari 110 and 126, Firefox 101. An answer has the first of them that
+/// the offer has, in this order, or none; what it does not have is not sent.
+const KEYS: [Format; 3] = [keys(110, MEDIA_CLOCK), keys(101, 8000), keys(126, 8000)];
+
+const fn keys(payload_type: u8, clock_rate: u32) -> Format {
+    Format { payload_type, codec: Codec::TelephoneEvent, clock_rate }
+}
+
+/// CN. What is known is not counted as unknown, nothing else.
+const OTHER: [u8; 1] = [13];
 
 /// The facts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +81,8 @@ pub struct ClientFacts {
 pub struct AudioFacts {
     /// Payload type of Opus.
     pub opus: u8,
+    /// The answer has RED, as payload type 63.
+    pub red: bool,
     /// Extension id of RFC 6464, when the answer has it.
     pub audio_level_id: Option<u8>,
     /// Extension id of the mid, when the answer has it.
@@ -110,6 +127,7 @@ impl ClientFacts {
                     let id = |extension: Option<Extension>| extension.map(|extension| extension.id);
                     facts.audio = Some(AudioFacts {
                         opus: audio.primary.payload_type,
+                        red: audio.red == Some(RED),
                         audio_level_id: id(audio.audio_level),
                         mid_id: id(audio.mid_extension.filter(|_| audio.transport_seq.is_none())),
                         transport_seq_id: id(audio.transport_seq),
@@ -136,6 +154,19 @@ impl ClientFacts {
         Some(facts)
     }
 
+    /// Whether they are those of an offer of which `of` are all. An answer may leave RED out that was offered.
+    #[must_use]
+    pub fn fit(&self, of: &Self) -> bool {
+        let red = |facts: &Self| facts.audio.is_some_and(|audio| audio.red);
+        self.without_red() == of.without_red() && (red(of) || !red(self))
+    }
+
+    /// The same of an answer without RED.
+    #[must_use]
+    pub fn without_red(self) -> Self {
+        Self { audio: self.audio.map(|audio| AudioFacts { red: false, ..audio }), ..self }
+    }
+
     /// Reads what a client added to its ticket. `None`: not these facts, or none that a call can come of.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
@@ -150,7 +181,8 @@ impl ClientFacts {
         let dcid = has(NEGOTIATED).then_some(u16::from_be_bytes([high, low]));
         let id = |id| (id != 0).then_some(id);
         let audio = AudioFacts {
-            opus,
+            opus: opus & !HAS_RED,
+            red: opus & HAS_RED != 0,
             audio_level_id: id(extensions >> 4),
             mid_id: id(extensions & 15).filter(|_| !has(TRANSPORT_CC)),
             transport_seq_id: id(extensions & 15).filter(|_| has(TRANSPORT_CC)),
@@ -159,7 +191,8 @@ impl ClientFacts {
         };
         let is_whole = length == if has(SNAP) { BYTES_MAX } else { BYTES_MIN };
         // RFC 5761 §4: no payload type of RTCP's; RFC 8285 §4.2: 15 ends one-byte headers.
-        let sound = !has(AUDIO) || matches!(opus, 0..=63 | 96..=127) && extensions >> 4 != 15 && extensions & 15 != 15;
+        let possible_type = matches!(audio.opus, 0..=63 | 96..=127) && !(audio.red && audio.opus == RED.payload_type);
+        let sound = !has(AUDIO) || possible_type && extensions >> 4 != 15 && extensions & 15 != 15;
         let data = has(DATA) || !has(SNAP | NEGOTIATED);
         let told = !has(TRANSPORT_CC) || audio.transport_seq_id.is_some();
         let possible = told && has(AUDIO | DATA) && dcid != Some(u16::MAX) && snap.is_none_or(|(tag, _)| tag != 0);
@@ -182,7 +215,7 @@ impl ClientFacts {
         let (mut opus, mut extensions) = (0, 0);
         if let Some(audio) = self.audio {
             flags |= AUDIO | flag(audio.sends, SENDS) | flag(audio.receives, RECEIVES);
-            opus = audio.opus;
+            opus = audio.opus | if audio.red { HAS_RED } else { 0 };
             flags |= flag(audio.transport_seq_id.is_some(), TRANSPORT_CC);
             let second = audio.transport_seq_id.or(audio.mid_id).unwrap_or(0);
             extensions = audio.audio_level_id.unwrap_or(0) << 4 | second & 15;
@@ -226,7 +259,13 @@ impl ClientFacts {
                 // Not told, and needed for nothing.
                 mid: None,
                 primary: Format::opus(audio.opus),
-                beside: Vec::new(),
+                beside: Some(RED)
+                    .filter(|_| audio.red)
+                    .into_iter()
+                    .chain(KEYS)
+                    .filter(|format| format.payload_type != audio.opus)
+                    .collect(),
+                // Browsers offer it for video alone.
                 nack: false,
                 again: Vec::new(),
                 other: OTHER.into_iter().filter(|other| *other != audio.opus).collect(),

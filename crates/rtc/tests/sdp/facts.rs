@@ -1,7 +1,7 @@
 //! What a page tells of its offer when it writes the answer by itself.
 
 use rtc::sdp::AudioFacts;
-use rtc::{ClientFacts, Offer, SctpInit};
+use rtc::{ClientFacts, Codec, Offer, SctpInit};
 
 use crate::offers::local;
 
@@ -51,6 +51,9 @@ fn the_setup_is_the_one_of_the_answer() {
             (agreed_audio.primary.payload_type, agreed_audio.audio_level_id)
         );
         assert_eq!(told_audio.transport_seq_id, agreed_audio.transport_seq_id);
+        assert!(agreed_audio.beside.iter().all(|format| told_audio.beside.contains(format)), "{told_audio:?}");
+        assert_eq!(told_audio.format_of(Codec::Red), agreed_audio.format_of(Codec::Red));
+        assert_eq!(told_audio.nack, agreed_audio.nack);
         // One of the two fits: the mid is of no use where there is one audio line.
         assert_eq!(told_audio.mid_id, agreed_audio.mid_id.filter(|_| agreed_audio.transport_seq_id.is_none()));
         assert_eq!(told_audio.ssrc, agreed_audio.ssrc);
@@ -60,6 +63,20 @@ fn the_setup_is_the_one_of_the_answer() {
         );
         assert_eq!(told.sctp.is_some(), agreed.sctp.is_some());
     }
+}
+
+#[test]
+fn red_is_told_where_the_answer_has_it_and_has_one_number() {
+    let all = facts(&chromium(), None);
+    assert!(all.audio.unwrap().red);
+    let without = all.without_red();
+    assert_eq!(ClientFacts::read(&without.write()), Some(without));
+    assert!(all.fit(&all) && without.fit(&all), "an answer may leave it out");
+    assert!(!all.fit(&without), "and has none that was not offered");
+    let setup = without.setup(&local(), "client", "oai-events").unwrap();
+    assert_eq!(setup.audio.unwrap().format_of(Codec::Red), None);
+    let renamed = chromium().replace(" 63 ", " 64 ").replace(":63 ", ":64 ");
+    assert!(!facts(&renamed, None).audio.unwrap().red);
 }
 
 #[test]
@@ -108,7 +125,7 @@ fn what_no_call_can_come_of_is_not_read() {
     };
     let unsound = [
         audio(|audio| audio.opus = 64),
-        audio(|audio| audio.opus = 128),
+        audio(|audio| (audio.opus, audio.red) = (63, true)),
         audio(|audio| (audio.mid_id, audio.transport_seq_id) = (Some(15), None)),
         audio(|audio| audio.transport_seq_id = Some(15)),
         audio(|audio| audio.transport_seq_id = Some(0)),
