@@ -217,7 +217,8 @@ impl Decoder {
             if self.concealment.is_active() {
                 self.reset_library();
             } else if is_silence(packet) {
-                self.fall_silent(out);
+                self.reset_library();
+                self.concealment.ring_out(out);
                 return Ok(length);
             }
         }
@@ -269,15 +270,6 @@ impl Decoder {
         self.reset_library();
         self.concealment.reset();
         self.celt = false;
-    }
-
-    /// Goes from speech to silence as RFC 6716 §4.5.1.4 does between modes: 2.5 ms go on as they were, 2.5 ms are blended.
-    fn fall_silent(&mut self, out: &mut [i16]) {
-        self.reset_library();
-        let (on, off) = out.split_at_mut(self.at_rate(120).min(out.len()));
-        self.concealment.fill(on);
-        off.fill(0);
-        self.concealment.real(off);
     }
 
     /// A packet with frames that say nothing, frame by frame.

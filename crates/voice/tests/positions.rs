@@ -5,7 +5,8 @@
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
     clippy::cast_possible_wrap,
-    reason = "a test may fail, and its signals fit"
+    clippy::print_stdout,
+    reason = "a test may fail, its signals fit, and its figures are read"
 )]
 
 mod common;

@@ -8,6 +8,9 @@
 const HOLD_MS: u32 = 10;
 const FADE_END_MS: u32 = 100;
 
+/// Samples that predict the next: enough for the formants of speech at 16 and at 48 kHz.
+const ORDER: usize = 24;
+
 /// The past of one stream, and the hole in it.
 #[derive(Debug)]
 pub(crate) struct Concealment {
@@ -60,6 +63,28 @@ impl Concealment {
         }
     }
 
+    /// Fills `out` with silence into which the past rings out within 5 ms: as a filter would that has made it and is given
+    /// nothing any more, so that there is no step in the sound or its slope.
+    pub(crate) fn ring_out(&mut self, out: &mut [i16]) {
+        let mut past: Vec<f64> = self.past.iter().map(|sample| f64::from(*sample)).collect();
+        let taps = predictor(&past);
+        let length = (self.rate / 200) as usize;
+        for (index, sample) in out.iter_mut().enumerate() {
+            if index >= length {
+                *sample = 0;
+                continue;
+            }
+            let next: f64 = taps.iter().zip(past.iter().rev()).map(|(tap, sample)| tap * sample).sum();
+            past.push(next);
+            #[expect(clippy::cast_precision_loss, reason = "240 at most")]
+            let fade = (std::f64::consts::FRAC_PI_2 * (index + 1) as f64 / length as f64).cos().powi(2);
+            #[expect(clippy::cast_possible_truncation, reason = "within an i16's range")]
+            let faded = (next * fade).clamp(-32_768.0, 32_767.0) as i16;
+            *sample = faded;
+        }
+        self.real(out);
+    }
+
     pub(crate) fn reset(&mut self) {
         self.past.fill(0);
         self.filled = 0;
@@ -104,4 +129,27 @@ impl Concealment {
     fn samples(rate: u32, ms: u32) -> u32 {
         rate / 1000 * ms
     }
+}
+
+/// Weights of the last samples, newest first, that predict the next: linear prediction by Levinson and Durbin over a Hann window,
+/// whose filter is stable. A millionth of noise keeps it so where the sound has only a part of the band.
+fn predictor(past: &[f64]) -> [f64; ORDER] {
+    #[expect(clippy::cast_precision_loss, reason = "1440 at most")]
+    let window = |index: usize| (std::f64::consts::PI * (index as f64 + 0.5) / past.len() as f64).sin().powi(2);
+    let shaped: Vec<f64> = past.iter().enumerate().map(|(index, sample)| sample * window(index)).collect();
+    let alike: [f64; ORDER + 1] =
+        std::array::from_fn(|lag| shaped.iter().zip(shaped.iter().skip(lag)).map(|(a, b)| a * b).sum());
+    let mut taps = [0.0; ORDER];
+    let mut rest = alike[0] * (1.0 + 1e-6) + 1e-3;
+    for order in 0..ORDER {
+        let told: f64 = (0..order).map(|tap| taps[tap] * alike[order - tap]).sum();
+        let reflection = (alike[order + 1] - told) / rest;
+        let before = taps;
+        taps[order] = reflection;
+        for tap in 0..order {
+            taps[tap] -= reflection * before[order - 1 - tap];
+        }
+        rest *= 1.0 - reflection * reflection;
+    }
+    taps
 }
