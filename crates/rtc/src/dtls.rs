@@ -17,6 +17,7 @@
 //! * No alert tells the client why it was refused: the engine offers none.
 
 mod identity;
+mod key;
 mod records;
 #[cfg(test)]
 mod tests;

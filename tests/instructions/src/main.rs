@@ -73,7 +73,7 @@ fn count_in(folder: &Path) -> io::Result<BTreeMap<&'static str, Count>> {
     let mut counts = BTreeMap::new();
     for scene in &scenes::ALL {
         let out = folder.join(scene.name);
-        let function = format!("instructions::scenes::{}", scene.function);
+        let function = scene.function;
         let done = Command::new("valgrind")
             .args(["-q", "--tool=callgrind", "--collect-atstart=no", "--compress-strings=no", "--compress-pos=no"])
             .arg(format!("--callgrind-out-file={}", out.display()))
@@ -96,7 +96,7 @@ fn count_in(folder: &Path) -> io::Result<BTreeMap<&'static str, Count>> {
                 "callgrind did not see {function}; was it inlined, or made one with another?"
             )));
         }
-        let turns = u64::from(scenes::TURNS);
+        let turns = u64::from(scene.turns);
         counts.insert(scene.name, Count { rust: sum.rust / turns, other: sum.other / turns });
     }
     Ok(counts)

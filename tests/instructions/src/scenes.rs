@@ -17,6 +17,9 @@ use crate::client::{Rig, UNIX};
 /// Turns of a scene: a growth of a table here or there does not count.
 pub(crate) const TURNS: u32 = 500;
 
+/// Calls that are set up.
+const SET_UPS: u32 = 20;
+
 /// Frames in one link datagram.
 const BATCH: u16 = 8;
 
@@ -25,24 +28,32 @@ pub(crate) struct Scene {
     pub(crate) name: &'static str,
     pub(crate) function: &'static str,
     pub(crate) play: fn(),
+    pub(crate) turns: u32,
+}
+
+impl Scene {
+    const fn new(name: &'static str, function: &'static str, play: fn()) -> Self {
+        Self { name, function, play, turns: TURNS }
+    }
 }
 
 /// In the order of the table.
-pub(crate) const ALL: [Scene; 14] = [
-    Scene { name: "echo", function: "count_echo", play: echo },
-    Scene { name: "known_path_bad_tag", function: "count_bad_tag", play: bad_tag },
-    Scene { name: "unknown_path", function: "count_unknown_path", play: unknown_path },
-    Scene { name: "forged_token", function: "count_forged_token", play: forged_token },
-    Scene { name: "noise", function: "count_noise", play: noise },
-    Scene { name: "check", function: "count_check", play: check },
-    Scene { name: "seal_aes_256_gcm", function: "count_seal_gcm_256", play: gcm_256 },
-    Scene { name: "open_aes_256_gcm", function: "count_open_gcm_256", play: gcm_256 },
-    Scene { name: "seal_aes_128_gcm", function: "count_seal_gcm_128", play: gcm_128 },
-    Scene { name: "open_aes_128_gcm", function: "count_open_gcm_128", play: gcm_128 },
-    Scene { name: "seal_aes_128_cm", function: "count_seal_cm", play: cm },
-    Scene { name: "open_aes_128_cm", function: "count_open_cm", play: cm },
-    Scene { name: "link_push_8_frames", function: "count_push", play: push },
-    Scene { name: "link_parse_8_frames", function: "count_parse", play: parse_batch },
+pub(crate) const ALL: [Scene; 15] = [
+    Scene::new("echo", "instructions::scenes::count_echo", echo),
+    Scene::new("known_path_bad_tag", "instructions::scenes::count_bad_tag", bad_tag),
+    Scene::new("unknown_path", "instructions::scenes::count_unknown_path", unknown_path),
+    Scene::new("forged_token", "instructions::scenes::count_forged_token", forged_token),
+    Scene::new("noise", "instructions::scenes::count_noise", noise),
+    Scene::new("check", "instructions::scenes::count_check", check),
+    Scene { turns: SET_UPS, ..Scene::new("set_up", "instructions::client::count_set_up", set_up) },
+    Scene::new("seal_aes_256_gcm", "instructions::scenes::count_seal_gcm_256", gcm_256),
+    Scene::new("open_aes_256_gcm", "instructions::scenes::count_open_gcm_256", gcm_256),
+    Scene::new("seal_aes_128_gcm", "instructions::scenes::count_seal_gcm_128", gcm_128),
+    Scene::new("open_aes_128_gcm", "instructions::scenes::count_open_gcm_128", gcm_128),
+    Scene::new("seal_aes_128_cm", "instructions::scenes::count_seal_cm", cm),
+    Scene::new("open_aes_128_cm", "instructions::scenes::count_open_cm", cm),
+    Scene::new("link_push_8_frames", "instructions::scenes::count_push", push),
+    Scene::new("link_parse_8_frames", "instructions::scenes::count_parse", parse_batch),
 ];
 
 fn echo() {
@@ -84,6 +95,13 @@ fn noise() {
 fn check() {
     let rig = Rig::connected();
     count_check(&rig.keys, &IntegrityKey::new(&rig.password), &repeated(&rig.check));
+}
+
+/// From the offer to the open channel: what the edge does, without HTTP and the kernel.
+fn set_up() {
+    for _ in 0..SET_UPS {
+        Rig::with_channel();
+    }
 }
 
 fn gcm_256() {

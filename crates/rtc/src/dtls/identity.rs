@@ -8,6 +8,8 @@ use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair
 use dimpl::certificate::generate_self_signed_certificate;
 use dimpl::{Config, DtlsCertificate};
 
+use super::key::{self, Loaded};
+
 /// Datagrams of the handshake stay under 1000 bytes, so that they pass any tunnel (case D02), and a flight fits
 /// a STUN attribute.
 const MTU: usize = 960;
@@ -47,6 +49,8 @@ pub struct Identity {
 
 struct Inner {
     certificate: DtlsCertificate,
+    /// For the engines to find.
+    _key: Option<Arc<Loaded>>,
     fingerprint: String,
     /// One for each of [`FIRST_RESENDS`].
     configs: [Arc<Config>; FIRST_RESENDS.len()],
@@ -88,12 +92,14 @@ impl Identity {
                 .flight_retries(FLIGHT_RETRIES)
                 .handshake_timeout(HANDSHAKE_TIMEOUT)
                 .max_queue_tx(MAX_QUEUE_TX)
+                .with_crypto_provider(key::provider())
                 .build()
                 .expect("constants are in range");
             Arc::new(config)
         });
         let fingerprint = certificate.fingerprint_str();
-        Self { inner: Arc::new(Inner { certificate, fingerprint, configs }) }
+        let key = Loaded::new(&certificate.private_key);
+        Self { inner: Arc::new(Inner { certificate, _key: key, fingerprint, configs }) }
     }
 
     /// `AA:BB:...` SHA-256 of the certificate, for `a=fingerprint:sha-256`.
