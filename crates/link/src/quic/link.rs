@@ -20,7 +20,7 @@ use super::error::{LinkLost, StreamError};
 use super::framing::{MessageReader, MessageWriter};
 use super::incoming::{Incoming, identify};
 use super::path::{Path, PathState};
-use super::pulse::{BEAT, Pulse};
+use super::pulse::{BEAT, Pulse, heard};
 use super::queue::MediaQueue;
 use super::session::{SessionRx, SessionTx};
 use super::stats::{Counts, LinkStats};
@@ -335,8 +335,7 @@ impl Inner {
 
     /// One beat; `false`: the peer is gone.
     fn beat(&self) -> bool {
-        let stats = self.connection.stats();
-        let heard = stats.frame_rx.acks + stats.frame_rx.datagram + stats.frame_rx.ping + stats.frame_rx.stream;
+        let heard = heard(self.connection.side(), &self.connection.stats());
         let now = Instant::now();
         let congested = self.path.state().congested;
         let beat = lock(&self.pulse).beat(now, clock32_at(now), heard, congested);

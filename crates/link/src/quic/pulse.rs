@@ -3,14 +3,17 @@
 //! Death. Each end beats each [`BEAT`] and hears the other's; a peer of which no packet came for [`SILENCE`] is gone.
 //! 10 beats fit into that, so on a path that loses 10 % of all packets the chance of a false alarm is 10^-10 per beat, once
 //! in 30 years; and every packet of media counts as well. QUIC's idle timeout is twice as long and stays as a
-//! backstop. A process that was itself kept from running hears nothing either: after a late beat of its own it
-//! begins to listen anew.
+//! backstop, and alone counts until the peer's handshake is over too: before, it cannot beat, and on a path of 20 kbit/s the
+//! end of it takes seconds. A process that was itself kept from running hears nothing either: after a late beat of its own
+//! it begins to listen anew.
 //!
 //! Clocks. A heartbeat echoes the last one of the other end: `rtt = now - echo - held`, and the other end's clock was
 //! `clock32` about half of that ago. Queueing only ever lengthens a round trip, so of the samples of the last
 //! [`OFFSET_WINDOW`] the one of the shortest counts; clocks that drift by 100 ppm are 2 ms apart after two of them.
 
 use std::time::{Duration, Instant};
+
+use quinn_proto::{ConnectionStats, Side};
 
 use crate::datagram::{Echo, Heartbeat};
 
@@ -39,8 +42,8 @@ struct Sample {
 pub(super) struct Pulse {
     last_beat: Instant,
     last_heard: Instant,
-    /// Packets that had come when last looked at.
-    heard: u64,
+    /// Signs of life that had come when last looked at.
+    heard: Option<u64>,
     newest: Option<(u32, Instant)>,
     peer_congested: bool,
     window: Instant,
@@ -48,12 +51,22 @@ pub(super) struct Pulse {
     best: [Option<Sample>; 2],
 }
 
+/// The peer's signs of life since the begin: frames of which each of its packets has one. `None`: its handshake is not known to be
+/// over (RFC 9001 §4.1.2: the server says so), so that it cannot beat yet.
+pub(super) fn heard(side: Side, stats: &ConnectionStats) -> Option<u64> {
+    let frames = &stats.frame_rx;
+    if side.is_client() && frames.handshake_done == 0 {
+        return None;
+    }
+    Some(frames.acks + frames.crypto + frames.datagram + frames.ping + frames.stream)
+}
+
 impl Pulse {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             last_beat: now,
             last_heard: now,
-            heard: 0,
+            heard: None,
             newest: None,
             peer_congested: false,
             window: now,
@@ -61,11 +74,17 @@ impl Pulse {
         }
     }
 
-    /// The next heartbeat, or `None`: the peer is gone. `heard` counts the peer's packets since the begin.
-    pub(super) fn beat(&mut self, now: Instant, clock32: u32, heard: u64, congested: bool) -> Option<Heartbeat> {
+    /// The next heartbeat, or `None`: the peer is gone. `heard` is [`heard`] by now.
+    pub(super) fn beat(
+        &mut self,
+        now: Instant,
+        clock32: u32,
+        heard: Option<u64>,
+        congested: bool,
+    ) -> Option<Heartbeat> {
         let stalled = now.saturating_duration_since(self.last_beat) > LATE;
         self.last_beat = now;
-        if heard != self.heard || stalled {
+        if heard.is_none() || heard != self.heard || stalled {
             self.heard = heard;
             self.last_heard = now;
         }
@@ -143,7 +162,7 @@ mod tests {
         /// A beat of `end` that takes `delay` to the other one.
         fn beat(&mut self, end: usize, delay: Duration) {
             let clock = self.clock(end);
-            let beat = self.ends[end].beat(self.now, clock, 0, false).expect("nobody died");
+            let beat = self.ends[end].beat(self.now, clock, Some(0), false).expect("nobody died");
             self.now += delay;
             let other = 1 - end;
             let clock = self.clock(other);
@@ -177,10 +196,23 @@ mod tests {
         let start = Instant::now();
         let mut pulse = Pulse::new(start);
         for beat in 1..10 {
-            assert!(pulse.beat(start + beat * BEAT, 0, 7, false).is_some(), "beat {beat}");
+            assert!(pulse.beat(start + beat * BEAT, 0, Some(7), false).is_some(), "beat {beat}");
         }
-        assert!(pulse.beat(start + 10 * BEAT, 0, 7, false).is_some(), "heard with the first beat");
-        assert_eq!(pulse.beat(start + 11 * BEAT, 0, 7, false), None);
+        assert!(pulse.beat(start + 10 * BEAT, 0, Some(7), false).is_some(), "heard with the first beat");
+        assert_eq!(pulse.beat(start + 11 * BEAT, 0, Some(7), false), None);
+    }
+
+    #[test]
+    fn a_peer_whose_handshake_is_not_over_is_not_silent() {
+        let start = Instant::now();
+        let mut pulse = Pulse::new(start);
+        for beat in 1..30 {
+            assert!(pulse.beat(start + beat * BEAT, 0, None, false).is_some(), "beat {beat}");
+        }
+        for beat in 30..40 {
+            assert!(pulse.beat(start + beat * BEAT, 0, Some(7), false).is_some(), "beat {beat}");
+        }
+        assert_eq!(pulse.beat(start + 40 * BEAT, 0, Some(7), false), None);
     }
 
     #[test]
@@ -188,7 +220,7 @@ mod tests {
         let start = Instant::now();
         let mut pulse = Pulse::new(start);
         for beat in 1..100 {
-            assert!(pulse.beat(start + beat * BEAT, 0, u64::from(beat / 9), false).is_some(), "beat {beat}");
+            assert!(pulse.beat(start + beat * BEAT, 0, Some(u64::from(beat / 9)), false).is_some(), "beat {beat}");
         }
     }
 
@@ -197,17 +229,17 @@ mod tests {
         let start = Instant::now();
         let mut pulse = Pulse::new(start);
         let woken = start + Duration::from_secs(60);
-        assert!(pulse.beat(woken, 0, 0, false).is_some());
-        assert!(pulse.beat(woken + 9 * BEAT, 0, 0, false).is_some());
+        assert!(pulse.beat(woken, 0, Some(0), false).is_some());
+        assert!(pulse.beat(woken + 9 * BEAT, 0, Some(0), false).is_some());
     }
 
     #[test]
     fn congestion_is_told_in_both_directions() {
         let now = Instant::now();
         let (mut one, mut other) = (Pulse::new(now), Pulse::new(now));
-        other.handle(now, 0, &one.beat(now, 0, 0, true).unwrap());
+        other.handle(now, 0, &one.beat(now, 0, Some(0), true).unwrap());
         assert!(other.peer_congested());
-        other.handle(now, 0, &one.beat(now, 0, 0, false).unwrap());
+        other.handle(now, 0, &one.beat(now, 0, Some(0), false).unwrap());
         assert!(!other.peer_congested());
     }
 }
