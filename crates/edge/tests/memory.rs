@@ -19,7 +19,7 @@ static ALLOCATOR: net::alloc::Counting = net::alloc::Counting;
 /// Heap per connected session that echoes. Of the 40 KiB of resident memory that docs/SPECIFICATION.md promises the rest is
 /// the allocator's: headers, fragments, pages that the handshake left behind. One of them is for the packets that a client's
 /// feedback may speak of.
-const ECHO_BYTES: i64 = 25 * 1024;
+const ECHO_BYTES: i64 = 26 * 1024;
 
 /// The same with a transceiver, and a second of speech in the playout queue; of 64 KiB of resident memory.
 const FULL_BYTES: i64 = 40 * 1024;

@@ -144,7 +144,8 @@ impl Flood {
 
     /// It is a request that is answered with about so many bytes.
     pub(crate) fn request(&mut self, now: Instant, answer: usize) -> Verdict {
-        let units = u32::try_from(1 + answer / ANSWER_UNIT).unwrap_or(u32::MAX).min(REQUESTS.burst);
+        // What is larger than an event is not repeated.
+        let units = u32::try_from(1 + answer.min(MAX_EVENT_BYTES) / ANSWER_UNIT).unwrap_or(u32::MAX);
         let passes = self.requests.take(now, REQUESTS, units);
         self.judge(now, passes)
     }

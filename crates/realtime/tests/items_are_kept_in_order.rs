@@ -107,7 +107,7 @@ fn an_image_is_kept_as_it_is_and_one_too_large_to_repeat_reaches_the_model_whole
     assert_eq!(small[0]["item"]["content"][0]["image_url"], "data:image/png;base64,AA");
     let url = format!("data:image/png;base64,{}", "A".repeat(900_000));
     let seen = create(&mut session, None, &image(&url));
-    assert_eq!(seen[0]["item"]["content"][0]["image_url"], "data:image/png;base64,");
+    assert_eq!(seen[0]["item"]["content"][0]["image_url"], "data:image/png;base64,", "{seen:?}");
     assert_eq!(seen[0]["item"]["content"][1]["text"], "what is it?");
     let Some(Command::AddItem(told)) = commands(&mut session).pop() else { panic!("no item") };
     assert!(told.json.contains(&url));
