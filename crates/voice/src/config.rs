@@ -123,6 +123,11 @@ impl TurnConfig {
     pub(crate) fn bounded(self) -> Self {
         Self { server_vad: self.server_vad.map(ServerVad::bounded) }
     }
+
+    /// Audio before an onset that belongs to the turn.
+    pub(crate) fn padding_ms(&self) -> u32 {
+        self.server_vad.as_ref().map_or(0, |vad| vad.prefix_padding_ms)
+    }
 }
 
 /// `server_vad` of the API.

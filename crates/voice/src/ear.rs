@@ -1,4 +1,4 @@
-//! The user's audio as samples: decodes pieces, keeps what a turn may reach back to, feeds the detector.
+//! The user's audio as samples: decodes pieces, or takes samples as they are, keeps what a turn may reach back to, feeds the detector.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,8 @@ const KEEP_MAX: u64 = 5500 * 48;
 /// Decodes and remembers.
 #[derive(Debug)]
 pub(crate) struct Ear {
-    decoder: Decoder,
+    /// `None`: the audio comes as samples.
+    decoder: Option<Decoder>,
     /// From G.711's rate; made when there is some.
     telephone: Option<Interpolator>,
     /// For packets that came late, on their own.
@@ -49,11 +50,21 @@ pub(crate) struct Ear {
 }
 
 impl Ear {
+    /// For packets.
     pub(crate) fn new(backend_rate: u32, enhance: EnhanceConfig) -> Result<Self, CreateError> {
+        let mut ear = Self::of_samples(backend_rate, enhance);
+        ear.decoder = Some(Decoder::new(ear.decode_rate)?);
+        // One piece: at most 1 s of filled silence, 200 ms of concealment, 120 ms of a packet. 32 kB at 16 kHz.
+        ear.decoded = vec![0; ear.decode_rate as usize];
+        Ok(ear)
+    }
+
+    /// For samples at [`Ear::rate`].
+    pub(crate) fn of_samples(backend_rate: u32, enhance: EnhanceConfig) -> Self {
         let decode_rate = if backend_rate == 16_000 && !enhance.noise_suppression { 16_000 } else { SUPPRESSION_RATE };
         let decimator = |to: u32| (to != decode_rate).then(|| Decimator::new((decode_rate / to) as usize));
-        Ok(Self {
-            decoder: Decoder::new(decode_rate)?,
+        Self {
+            decoder: None,
             telephone: None,
             late: None,
             decode_rate,
@@ -66,12 +77,16 @@ impl Ear {
             factor: u64::from(48_000 / backend_rate),
             keep: KEEP,
             keep_max: KEEP_MAX,
-            // One piece: at most 1 s of filled silence, 200 ms of concealment, 120 ms of a packet. 32 kB at 16 kHz.
-            decoded: vec![0; decode_rate as usize],
+            decoded: Vec::new(),
             backend: Vec::new(),
             detect: Vec::new(),
             undecodable: 0,
-        })
+        }
+    }
+
+    /// Of the samples it takes: 16 or 48 kHz.
+    pub(crate) fn rate(&self) -> u32 {
+        self.decode_rate
     }
 
     /// Keeps enough for this much prefix padding and an onset: 160 ms that led up to it and the frames that made it.
@@ -102,16 +117,16 @@ impl Ear {
         let length = (piece.samples / (48_000 / self.decode_rate)) as usize;
         let length = length.min(self.decoded.len());
         let out = &mut self.decoded[..length];
-        let written = match piece.source {
-            Source::Packet(packet) => self.decoder.decode(packet, out),
-            Source::G711(law, bytes) => {
+        let written = match (piece.source, &mut self.decoder) {
+            (Source::Packet(packet), Some(decoder)) => decoder.decode(packet, out),
+            (Source::G711(law, bytes), Some(decoder)) => {
                 telephone(&mut self.telephone, self.decode_rate, (law, bytes), &mut self.backend, out);
-                self.decoder.heard(out);
+                decoder.heard(out);
                 Ok(out.len())
             }
-            Source::Fec(next) => self.decoder.decode_fec(next, out),
-            Source::Conceal => self.decoder.conceal(out),
-            Source::Silence | Source::Skip => {
+            (Source::Fec(next), Some(decoder)) => decoder.decode_fec(next, out),
+            (Source::Conceal, Some(decoder)) => decoder.conceal(out),
+            _ => {
                 out.fill(0);
                 Ok(out.len())
             }
@@ -122,6 +137,30 @@ impl Ear {
             0
         });
         out[written.min(length)..].fill(0);
+        self.remember(length);
+        self.end = piece.media_time + u64::from(piece.samples);
+        true
+    }
+
+    /// Hears samples at [`Ear::rate`] that follow the last ones.
+    pub(crate) fn hear_samples(&mut self, pcm: &[i16]) {
+        self.decoded.clear();
+        self.decoded.extend_from_slice(pcm);
+        self.remember(pcm.len());
+        self.end += pcm.len() as u64 * u64::from(48_000 / self.decode_rate);
+    }
+
+    /// The clock goes on by this many 48 kHz samples that are not to be heard, and what was kept is gone.
+    pub(crate) fn skip(&mut self, samples: u64) {
+        self.ring.clear();
+        self.end += samples;
+        self.vad.discard_partial();
+        self.detect.clear();
+    }
+
+    /// What was decoded, for the detector and into the ring.
+    fn remember(&mut self, length: usize) {
+        let out = &mut self.decoded[..length];
         if let Some(enhancer) = &mut self.enhancer {
             enhancer.suppress(out);
         }
@@ -131,8 +170,6 @@ impl Ear {
         }
         convert(&mut self.to_backend, out, &mut self.backend);
         self.ring.extend(&self.backend);
-        self.end = piece.media_time + u64::from(piece.samples);
-        true
     }
 
     /// Puts what came late in the place of what was made up, as far as that is still kept; its samples at the backend's rate.

@@ -8,6 +8,8 @@
 //! **Invariant:** whatever comes in, in whatever order, within bounded time the conversation answers or listens: every state has
 //! an exit and a timer (table in `turn.rs`).
 //!
+//! [`Stream`] is the same for a client whose audio comes as samples at any pace and goes into events (a WebSocket).
+//!
 //! Media time is a 48 kHz sample clock that starts at 0 with the first packet; PCM is mono i16 at [`Config::backend_rate`].
 //! An instant earlier than one given before counts as that one would: nothing here needs time to pass.
 
@@ -36,6 +38,7 @@ pub mod red;
 pub mod repair;
 mod resample;
 mod script;
+mod stream;
 pub mod telephone;
 #[cfg(test)]
 mod tests;
@@ -53,6 +56,7 @@ pub use conversation::{Conversation, Stats};
 pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
 pub use enhance::EnhanceConfig;
 pub use outgoing::OutgoingStats;
+pub use stream::{SampleFormat, Stream, StreamOutput, StreamStats};
 pub use turn::State;
 pub use types::{
     AgentAudio, BackendInput, BackendOutput, Balance, ClientView, Codec, Event, FlushReason, MediaFrame, Output,
