@@ -142,6 +142,9 @@ impl Call {
         if let (Mode::Dialogue(dialogue), Some(law)) = (&mut mode, law) {
             dialogue.answer_in(law);
         }
+        if let Mode::Dialogue(dialogue) = &mut mode {
+            dialogue.set_modality(api.model_settings().modality);
+        }
         let mut call = Self {
             session: SessionId(request.session),
             model,

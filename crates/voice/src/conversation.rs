@@ -72,6 +72,7 @@ pub struct Conversation {
     reach: Option<u64>,
     generation: Option<Generation>,
     last_response: u64,
+    text_only: bool,
     /// The first reply, if nothing of the user's came before it.
     greeting: Option<ResponseId>,
     /// A turn ended while a response was active: it is answered after it.
@@ -139,6 +140,7 @@ impl Conversation {
             reach: None,
             generation: None,
             last_response: 0,
+            text_only: false,
             greeting: None,
             owed: None,
             voiced: Heard { arrived: now, released: now, age_us: 0, decided: now },
@@ -159,6 +161,9 @@ impl Conversation {
             BackendOutput::UserTranscript { text, is_final } => {
                 let action = self.turns.words(&text, is_final);
                 self.act_if(now, action);
+                if self.last_turn > 0 {
+                    self.event(Event::UserTranscript { turn: TurnId(self.last_turn), text, is_final });
+                }
             }
             BackendOutput::TurnVerdict(TurnVerdict::Complete { probability }) => {
                 self.turns.complete_verdict(probability);
@@ -175,12 +180,18 @@ impl Conversation {
                 self.unasked_text(now, delta, &words);
             }
             BackendOutput::Audio { response, audio } => self.reply_audio(now, response, audio),
+            BackendOutput::ToolCall { response, call } => {
+                self.refresh(now, response);
+                if self.is_current(response) {
+                    self.event(Event::ToolCall { response, call });
+                }
+            }
             BackendOutput::Backchannel { frames } => self.backchannel(frames),
             BackendOutput::Text { response, delta, words } => self.reply_text(now, response, delta, &words),
             BackendOutput::ResponseDone { response } if self.is_current(response) => self.finish(response),
             BackendOutput::ResponseDone { .. } => self.orphans += 1,
             BackendOutput::Closed => match self.generation.take() {
-                Some(Generation { response, began: true, .. }) => self.finish(response),
+                Some(Generation { response, began, muted, .. }) if began || muted => self.finish(response),
                 Some(Generation { response, .. }) => {
                     let message = "the backend closed before it gave any audio".to_owned();
                     self.event(Event::ResponseFailed { response, message });
@@ -304,6 +315,11 @@ impl Conversation {
             self.turn = None;
         }
         self.settle(self.now);
+    }
+
+    /// Responses asked for from now on are wanted as text: their sound is not played.
+    pub fn set_text_only(&mut self, text_only: bool) {
+        self.text_only = text_only;
     }
 
     /// Plugs in a judge of turn ends, for `semantic_vad`.

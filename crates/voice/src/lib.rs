@@ -60,6 +60,6 @@ pub use stream::{SampleFormat, Stream, StreamOutput, StreamStats};
 pub use turn::State;
 pub use types::{
     AgentAudio, BackendInput, BackendOutput, Balance, ClientView, Codec, Event, FlushReason, MediaFrame, Output,
-    Playout, Received, ResponseId, TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
+    Playout, Received, ResponseId, Role, ToolCall, TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
 };
 pub use verdict::Judge;

@@ -118,6 +118,25 @@ pub enum BackendInput {
         /// The id everything of it carries.
         response: ResponseId,
     },
+    /// The response that is asked for next is wanted as text: sound of it is not played.
+    TextOnly {
+        /// Which.
+        response: ResponseId,
+    },
+    /// Words that were not spoken: an item of the conversation, to be known when it goes on. No answer is asked for by it.
+    Text {
+        /// Whose.
+        role: Role,
+        /// All of them.
+        text: String,
+    },
+    /// What a tool returned that the backend called.
+    ToolResult {
+        /// Of which call.
+        call_id: String,
+        /// As the tool wrote it.
+        output: String,
+    },
     /// Stop it; what still comes of it is dropped.
     Cancel {
         /// Which.
@@ -134,6 +153,30 @@ pub enum BackendInput {
     },
     /// The session is over.
     Close,
+}
+
+/// Who said something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The application.
+    System,
+    /// The user.
+    User,
+    /// The agent.
+    Assistant,
+}
+
+/// A call of a tool, whole or in pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// Names it, for its result.
+    pub call_id: String,
+    /// The tool's name.
+    pub name: String,
+    /// More of its arguments (JSON text), or all of them when `is_final`.
+    pub arguments: String,
+    /// The call is complete.
+    pub is_final: bool,
 }
 
 /// Speech as a backend gives it.
@@ -198,6 +241,13 @@ pub enum BackendOutput {
         delta: String,
         /// When its words are said, rising. Empty: not known.
         words: Vec<WordTime>,
+    },
+    /// It calls a tool. The response goes on, or ends, without waiting for the result.
+    ToolCall {
+        /// Which.
+        response: ResponseId,
+        /// The call, or more of it.
+        call: ToolCall,
     },
     /// A sound of attention of the agent's own, to be played while the user speaks. It is no part of a response.
     Backchannel {
@@ -396,6 +446,22 @@ pub enum Event {
         response: ResponseId,
         /// The words.
         delta: String,
+    },
+    /// A call of a tool, or more of it.
+    ToolCall {
+        /// Of which response.
+        response: ResponseId,
+        /// The call.
+        call: ToolCall,
+    },
+    /// Words of the user's.
+    UserTranscript {
+        /// The running stretch of speech, or the last one.
+        turn: TurnId,
+        /// More of its words, or all of them when `is_final`.
+        text: String,
+        /// No more come.
+        is_final: bool,
     },
     /// The backend gave all of it.
     ResponseDone {

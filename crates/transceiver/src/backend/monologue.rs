@@ -58,6 +58,9 @@ impl Backend for Monologue {
             | BackendInput::Commit { .. }
             | BackendInput::Key { .. }
             | BackendInput::Played { .. }
+            | BackendInput::TextOnly { .. }
+            | BackendInput::Text { .. }
+            | BackendInput::ToolResult { .. }
             | BackendInput::Correction { .. } => {}
         }
     }

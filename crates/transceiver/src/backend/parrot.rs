@@ -114,7 +114,13 @@ impl Backend for Parrot {
                 }
                 self.outputs.retain(|output| *output != BackendOutput::ResponseStarted { response });
             }
-            BackendInput::Played { .. } | BackendInput::Correction { .. } | BackendInput::Key { .. } => {}
+            // It says what it heard, and nothing else.
+            BackendInput::Played { .. }
+            | BackendInput::Correction { .. }
+            | BackendInput::Key { .. }
+            | BackendInput::TextOnly { .. }
+            | BackendInput::Text { .. }
+            | BackendInput::ToolResult { .. } => {}
             BackendInput::Close => {
                 self.saying = None;
                 self.outputs.clear();

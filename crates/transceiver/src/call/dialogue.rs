@@ -10,12 +10,12 @@ use link::proto::{
     Clip, Flush, Pause, PlayoutEffect, ReflexPause, ReflexSettings, Resume, TransceiverMessage, UtteranceHeader,
     transceiver_message,
 };
-use realtime::{CancelReason, Command, CreateRefusal, Dialect, Input, TurnDetection};
+use realtime::{CancelReason, Command, CreateRefusal, Dialect, Input, ItemKind, Modality, TurnDetection};
 use voice::g711::Law;
 use voice::telephone::Telephone;
 use voice::{
     BackendInput, ClientView, Conversation, Event, FlushReason, MediaFrame, Output, Playout, Received, RepairConfig,
-    ServerVad, TurnConfig, TurnTiming, Utterance,
+    ServerVad, ToolCall, TurnConfig, TurnTiming, Utterance,
 };
 
 use super::CallOutput;
@@ -278,11 +278,38 @@ impl Dialogue {
         }
     }
 
+    /// Whether responses are wanted as speech or as text.
+    pub(super) fn set_modality(&mut self, modality: Modality) {
+        self.conversation.set_text_only(modality == Modality::Text);
+    }
+
+    /// What the client put into the conversation, as far as a backend is told of it.
+    fn add_item(&mut self, item: &ItemKind) {
+        let input = match item {
+            ItemKind::Message { role, text } if !text.is_empty() => {
+                let role = match role {
+                    realtime::Role::System => voice::Role::System,
+                    realtime::Role::User => voice::Role::User,
+                    realtime::Role::Assistant => voice::Role::Assistant,
+                };
+                BackendInput::Text { role, text: text.clone() }
+            }
+            ItemKind::ToolResult { call_id, output } => {
+                BackendInput::ToolResult { call_id: call_id.clone(), output: output.clone() }
+            }
+            ItemKind::Message { .. } | ItemKind::ToolCall { .. } | ItemKind::Other => return,
+        };
+        self.backend.handle(input);
+    }
+
     fn command(&mut self, now: Instant, command: &Command, api: &mut realtime::Session) {
         match command {
             Command::UpdateTurn(turn) => self.conversation.set_turn(turn_config(*turn)),
-            Command::CreateResponse(_) => {
-                if self.conversation.create_response(now).is_none() {
+            Command::CreateResponse(request) => {
+                self.set_modality(request.modality);
+                let created = self.conversation.create_response(now);
+                self.set_modality(api.model_settings().modality);
+                if created.is_none() {
                     api.handle(Input::CreateRefused(CreateRefusal::Active));
                 }
             }
@@ -299,11 +326,10 @@ impl Dialogue {
             }
             Command::ClearInput => self.conversation.clear_input(now),
             Command::AppendInput { .. } => api.handle(Input::AppendRefused),
-            // No model here is told more than what is said.
-            Command::UpdateModel(_)
-            | Command::AddItem(_)
-            | Command::DeleteItem { .. }
-            | Command::TruncateItem { .. } => {}
+            Command::UpdateModel(model) => self.set_modality(model.modality),
+            Command::AddItem(item) => self.add_item(&item.kind),
+            // No backend has a context of its own that could forget.
+            Command::DeleteItem { .. } | Command::TruncateItem { .. } => {}
             Command::ClientDelay { delay_us } => self.conversation.set_client_delay(now, *delay_us),
         }
     }
@@ -380,6 +406,18 @@ fn input_of(event: Event) -> Option<Input> {
         Event::ResponseCreated { response } => Input::ResponseCreated { response: response.0 },
         Event::ResponseAudioStarted { response, .. } => Input::ResponseAudioStarted { response: response.0 },
         Event::ResponseText { response, delta } => Input::ResponseText { response: response.0, delta },
+        Event::ToolCall { response, call: ToolCall { call_id, name, arguments, is_final } } => {
+            let response = response.0;
+            if is_final {
+                Input::ToolCallDone { response, call_id, name, arguments }
+            } else {
+                Input::ToolCallDelta { response, call_id, name, delta: arguments }
+            }
+        }
+        Event::UserTranscript { turn, text, is_final: true } => {
+            Input::UserTranscriptDone { turn: turn.0, transcript: text }
+        }
+        Event::UserTranscript { turn, text, is_final: false } => Input::UserTranscript { turn: turn.0, delta: text },
         Event::ResponseDone { response, .. } => Input::ResponseDone { response: response.0 },
         Event::ResponseCancelled { response, reason } => {
             let reason = match reason {

@@ -2,6 +2,7 @@
 
 mod lanes;
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use link::proto::{
     transceiver_message,
 };
 use realtime::Dialect;
-use voice::{BackendInput, BackendOutput};
+use voice::{BackendInput, BackendOutput, ToolCall};
 
 use super::dialogue::Dialogue;
 use super::{Call, CallConfig, CallOutput, Mode};
@@ -131,4 +132,80 @@ fn a_clients_playout_delay_reaches_its_conversation_and_one_that_is_none_changes
         "{answers:?}"
     );
     assert_eq!(delay(&call), Some(85_000));
+}
+
+/// A backend that writes, calls a tool, and goes on when it has the result.
+#[derive(Clone, Default)]
+struct Clerk {
+    told: Arc<Mutex<Vec<BackendInput>>>,
+    outputs: Arc<Mutex<VecDeque<BackendOutput>>>,
+}
+
+impl Backend for Clerk {
+    fn handle(&mut self, input: BackendInput) {
+        if let BackendInput::CreateResponse { response } = input {
+            let knows = self.told.lock().unwrap().iter().any(|told| matches!(told, BackendInput::ToolResult { .. }));
+            let tool = |arguments: &str, is_final| {
+                let (call_id, name) = ("call_1".to_owned(), "weather".to_owned());
+                BackendOutput::ToolCall {
+                    response,
+                    call: ToolCall { call_id, name, arguments: arguments.to_owned(), is_final },
+                }
+            };
+            let text = BackendOutput::Text { response, delta: "It rains.".to_owned(), words: Vec::new() };
+            let made = if knows { vec![text] } else { vec![tool("{", false), tool("{}", true)] };
+            self.outputs.lock().unwrap().extend(made);
+            self.outputs.lock().unwrap().push_back(BackendOutput::ResponseDone { response });
+        }
+        self.told.lock().unwrap().push(input);
+    }
+
+    fn poll(&mut self, _: Instant, _: Wanted) -> Option<BackendOutput> {
+        self.outputs.lock().unwrap().pop_front()
+    }
+}
+
+#[test]
+fn a_tool_call_goes_to_the_client_and_its_result_to_the_backend_that_answers_in_text() {
+    let (now, clerk, config) = (Instant::now(), Clerk::default(), CallConfig::default());
+    let mut call = Call::new(now, config.clone(), &OpenRequest::default(), Slot(1), 1);
+    let turn = call.api.turn_detection();
+    call.mode = Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, turn, Box::new(clerk.clone()))));
+    open_channel(&mut call, now);
+    say(
+        &mut call,
+        now,
+        r#"{"type":"conversation.item.create","item":{"type":"message","role":"user","content":[{"type":"input_text","text":"Rain?"}]}}"#,
+    );
+    let create = r#"{"type":"response.create","response":{"output_modalities":["text"]}}"#;
+    let called = say(&mut call, now, create).join("\n");
+    assert!(called.contains("response.function_call_arguments.done"), "{called}");
+    say(
+        &mut call,
+        now,
+        r#"{"type":"conversation.item.create","item":{"type":"function_call_output","call_id":"call_1","output":"yes"}}"#,
+    );
+    let answered = say(&mut call, now, create).join("\n");
+    assert!(answered.contains(r#""text":"It rains.""#) && answered.contains("response.output_text.done"), "{answered}");
+    let told = clerk.told.lock().unwrap();
+    let text_only = |told: &BackendInput| matches!(told, BackendInput::TextOnly { .. });
+    assert_eq!(told[0], BackendInput::Text { role: voice::Role::User, text: "Rain?".to_owned() });
+    assert_eq!(told.iter().filter(|told| text_only(told)).count(), 2);
+    let result = BackendInput::ToolResult { call_id: "call_1".to_owned(), output: "yes".to_owned() };
+    assert!(told.contains(&result), "{told:?}");
+}
+
+#[test]
+fn a_call_whose_time_is_up_tells_the_client_and_ends() {
+    let now = Instant::now();
+    let (mut call, _) = spied(now);
+    open_channel(&mut call, now);
+    std::iter::from_fn(|| call.poll_output()).for_each(drop);
+    let due = now + realtime::LIFETIME;
+    assert!(call.poll_timeout().is_some_and(|timeout| timeout <= due));
+    call.handle_timeout(due);
+    let outputs: Vec<_> = std::iter::from_fn(|| call.poll_output()).collect();
+    let told: Vec<_> = outputs.iter().filter_map(event_of).collect();
+    assert!(told.iter().any(|event| event.contains("session_expired")), "{told:?}");
+    assert_eq!(outputs.last(), Some(&CallOutput::Ended));
 }

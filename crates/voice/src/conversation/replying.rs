@@ -28,6 +28,9 @@ impl Conversation {
 
     pub(super) fn respond(&mut self, now: Instant) -> Option<ResponseId> {
         let response = self.new_response(now)?;
+        if self.text_only {
+            self.backend(BackendInput::TextOnly { response });
+        }
         self.backend(BackendInput::CreateResponse { response });
         self.event(Event::ResponseCreated { response });
         Some(response)
@@ -43,7 +46,7 @@ impl Conversation {
         if self.last_turn == 0 {
             self.greeting = Some(response);
         }
-        self.generation = Some(Generation { response, due: self.patience(now), began: false, muted: false });
+        self.generation = Some(Generation { response, due: self.patience(now), began: false, muted: self.text_only });
         Some(response)
     }
 

@@ -168,7 +168,8 @@ impl Stream {
 
     /// When [`Stream::handle_timeout`] has something to do for a reply.
     pub(super) fn reply_due(&self) -> Option<Instant> {
-        let making = self.generation.as_ref().filter(|generation| !generation.complete).map(|generation| generation.due);
+        let making =
+            self.generation.as_ref().filter(|generation| !generation.complete).map(|generation| generation.due);
         let send = self.send_due(self.now).map(|due| due.max(self.sending.again(PIECES).unwrap_or(due)));
         let played = self.played.iter().map(Played::due).min();
         [making, send, played].into_iter().flatten().min()

@@ -55,7 +55,10 @@ enum Entry {
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
     /// A little audio, in the buffer given.
-    Audio { format: SampleFormat, arrived: Instant },
+    Audio {
+        format: SampleFormat,
+        arrived: Instant,
+    },
     /// 48 kHz samples that are not to be heard.
     Skip(u64),
     Commit,
