@@ -8,27 +8,29 @@
 
 mod channel;
 mod dialogue;
+mod streamed;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use link::datagram::{Codec, MediaUp, PlayoutReport};
 use link::ids::{Epoch, SessionId, Slot, UtteranceId};
 use link::proto::{
-    ChannelMessage, Close, EdgeMessage, OpenRequest, OversizeFrame, TransceiverMessage, UtteranceHeader, edge_message,
-    transceiver_message,
+    ChannelMessage, Close, EdgeMessage, OpenRequest, OversizeFrame, TransceiverMessage, Transport, UtteranceHeader,
+    edge_message, transceiver_message,
 };
 use realtime::Dialect;
 use voice::MediaFrame;
 use voice::g711::Law;
 
-use crate::backend::{Loopback, Model, Monologue, Parrot};
-use crate::record::{CallName, SessionRecords, TurnRecord};
+use crate::backend::{Backend, Loopback, Model, Monologue, Parrot};
+use crate::record::{CallName, Counts, SessionRecords, TurnRecord};
 use channel::Channel;
 use dialogue::Dialogue;
+use streamed::Streamed;
 
 /// What every call of a process is made with.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -103,7 +105,55 @@ pub struct Call {
 
 enum Mode {
     Dialogue(Box<Dialogue>),
+    /// Audio travels in events.
+    Streamed(Box<Streamed>),
     Loopback(Loopback),
+}
+
+impl Mode {
+    fn new(
+        now: Instant,
+        config: voice::Config,
+        model: Model,
+        request: &OpenRequest,
+        api: &realtime::Session,
+        seed: u64,
+    ) -> Self {
+        let (turn, modality) = (api.turn_detection(), api.model_settings().modality);
+        let backend: Box<dyn Backend> = match model {
+            Model::Loopback => return Self::Loopback(Loopback::default()),
+            Model::Parrot => Box::new(Parrot::new(config.backend_rate)),
+            Model::Monologue => Box::new(Monologue::new(config.backend_rate, seed)),
+        };
+        if request.transport() == Transport::Websocket {
+            let mut streamed = match model {
+                Model::Monologue => Streamed::one_sided(now, config, backend),
+                _ => Streamed::new(now, config, turn, backend),
+            };
+            streamed.set_modality(modality);
+            return Self::Streamed(Box::new(streamed));
+        }
+        let mut dialogue = match model {
+            Model::Monologue => Dialogue::one_sided(now, config, backend),
+            _ => Dialogue::new(now, config, turn, backend),
+        };
+        match u8::try_from(request.codec).ok().and_then(Codec::numbered) {
+            Some(Codec::Pcmu) => dialogue.answer_in(Law::Mu),
+            Some(Codec::Pcma) => dialogue.answer_in(Law::A),
+            _ => {}
+        }
+        dialogue.set_modality(modality);
+        Self::Dialogue(Box::new(dialogue))
+    }
+
+    /// Tells the backend that the session is over.
+    fn close(&mut self) {
+        match self {
+            Self::Dialogue(dialogue) => dialogue.close(),
+            Self::Streamed(streamed) => streamed.close(),
+            Self::Loopback(_) => {}
+        }
+    }
 }
 
 impl Call {
@@ -111,7 +161,15 @@ impl Call {
     #[must_use]
     pub fn new(now: Instant, mut config: CallConfig, request: &OpenRequest, slot: Slot, seed: u64) -> Self {
         config.voice.repair.nack = request.nack;
-        let model = Model::named(&request.model).unwrap_or(Model::Parrot);
+        let transport = match request.transport() {
+            Transport::Unspecified => realtime::Transport::WebRtc,
+            Transport::Websocket => realtime::Transport::WebSocket,
+        };
+        let model = match Model::named(&request.model) {
+            // It returns packets, of which a WebSocket has none.
+            Some(Model::Loopback) if transport == realtime::Transport::WebSocket => Model::Parrot,
+            model => model.unwrap_or(Model::Parrot),
+        };
         let api = realtime::Session::new(
             now,
             &realtime::Config {
@@ -120,31 +178,16 @@ impl Call {
                 vad: dialogue::api_vad(&config.voice),
                 created_at: request.created_at,
                 requested: request.session_config.clone(),
+                transport,
+                intent: match request.intent.as_str() {
+                    "transcription" => realtime::Intent::Transcription,
+                    _ => realtime::Intent::Conversation,
+                },
+                lifetime: lifetime(request),
                 ..realtime::Config::default()
             },
         );
-        let mut mode = match model {
-            Model::Parrot => {
-                let backend = Parrot::new(config.voice.backend_rate);
-                Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, api.turn_detection(), Box::new(backend))))
-            }
-            Model::Loopback => Mode::Loopback(Loopback::default()),
-            Model::Monologue => {
-                let backend = Monologue::new(config.voice.backend_rate, seed);
-                Mode::Dialogue(Box::new(Dialogue::one_sided(now, config.voice, Box::new(backend))))
-            }
-        };
-        let law = match u8::try_from(request.codec).ok().and_then(Codec::numbered) {
-            Some(Codec::Pcmu) => Some(Law::Mu),
-            Some(Codec::Pcma) => Some(Law::A),
-            _ => None,
-        };
-        if let (Mode::Dialogue(dialogue), Some(law)) = (&mut mode, law) {
-            dialogue.answer_in(law);
-        }
-        if let Mode::Dialogue(dialogue) = &mut mode {
-            dialogue.set_modality(api.model_settings().modality);
-        }
+        let mode = Mode::new(now, config.voice, model, request, &api, seed);
         let mut call = Self {
             session: SessionId(request.session),
             model,
@@ -253,16 +296,23 @@ impl Call {
             return;
         }
         self.api.handle_timeout(now);
-        if let Mode::Dialogue(dialogue) = &mut self.mode {
-            dialogue.timeout(now);
+        match &mut self.mode {
+            Mode::Dialogue(dialogue) => dialogue.timeout(now),
+            Mode::Streamed(streamed) => streamed.timeout(now),
+            Mode::Loopback(_) => {}
         }
         self.settle(now);
     }
 
     /// Ends the call from this side; the edge ends the client's connection.
     pub fn close(&mut self, reason: &str) {
+        self.close_with(0, reason);
+    }
+
+    /// `code`: of a WebSocket (RFC 6455 §7.4).
+    fn close_with(&mut self, code: u32, reason: &str) {
         if !self.ended {
-            let close = transceiver_message::Kind::Close(Close { reason: reason.to_owned(), code: 0 });
+            let close = transceiver_message::Kind::Close(Close { reason: reason.to_owned(), code });
             self.outputs.push_back(CallOutput::Message(TransceiverMessage { kind: Some(close) }));
             self.end();
         }
@@ -281,6 +331,7 @@ impl Call {
         }
         let dialogue = match &self.mode {
             Mode::Dialogue(dialogue) => dialogue.poll_timeout(),
+            Mode::Streamed(streamed) => streamed.poll_timeout(),
             Mode::Loopback(_) => None,
         };
         dialogue.into_iter().chain(self.api.poll_timeout()).min()
@@ -290,6 +341,7 @@ impl Call {
     pub fn poll_timing(&mut self) -> Option<voice::TurnTiming> {
         match &mut self.mode {
             Mode::Dialogue(dialogue) => dialogue.poll_timing(),
+            Mode::Streamed(streamed) => streamed.poll_timing(),
             Mode::Loopback(_) => None,
         }
     }
@@ -298,6 +350,7 @@ impl Call {
     pub fn poll_record(&mut self) -> Option<Arc<TurnRecord>> {
         match &mut self.mode {
             Mode::Dialogue(dialogue) => dialogue.recorder.poll(),
+            Mode::Streamed(streamed) => streamed.recorder.poll(),
             Mode::Loopback(_) => None,
         }
     }
@@ -306,10 +359,12 @@ impl Call {
     pub(crate) fn records(&self) -> SessionRecords {
         let (given_up, turns) = match &self.mode {
             Mode::Dialogue(dialogue) => (dialogue.recorder.given_up(), dialogue.recorder.all(dialogue.counts())),
+            Mode::Streamed(streamed) => (streamed.recorder.given_up(), streamed.recorder.all(Counts::default())),
             Mode::Loopback(_) => (0, Vec::new()),
         };
         let state = match &self.mode {
             Mode::Dialogue(dialogue) => Some(dialogue.state()),
+            Mode::Streamed(streamed) => Some(streamed.state()),
             Mode::Loopback(_) => None,
         };
         SessionRecords {
@@ -326,10 +381,8 @@ impl Call {
 
     /// Nobody is there any more: nothing is sent, and the records of its turns are complete.
     pub(crate) fn abandon(&mut self) {
-        if !std::mem::replace(&mut self.ended, true)
-            && let Mode::Dialogue(dialogue) = &mut self.mode
-        {
-            dialogue.close();
+        if !std::mem::replace(&mut self.ended, true) {
+            self.mode.close();
         }
     }
 
@@ -376,6 +429,8 @@ impl Call {
                 dialogue.media(now, frame, age_us);
                 self.settle(now);
             }
+            // Its client has no packets.
+            Mode::Streamed(_) => self.stats.bad_media += 1,
             Mode::Loopback(loopback) => {
                 let utterance = UtteranceId(1);
                 let Some(echo) = loopback.echo(&frame) else {
@@ -412,6 +467,7 @@ impl Call {
                 let outputs = &mut self.outputs;
                 dialogue.settle(now, &mut self.api, |utterance, item| header(slot, epoch, utterance, item), outputs);
             }
+            Mode::Streamed(streamed) => streamed.settle(now, &mut self.api),
             Mode::Loopback(_) => {
                 while let Some(command) = self.api.poll_command() {
                     dialogue::refuse(&mut self.api, &command);
@@ -425,8 +481,8 @@ impl Call {
             self.channel.send(event, &mut self.outputs);
         }
         if let Some(close) = self.api.closing() {
-            let reason = close.reason.clone();
-            self.close(&reason);
+            let (code, reason) = (close.code.into(), close.reason.clone());
+            self.close_with(code, &reason);
         }
     }
 
@@ -436,10 +492,18 @@ impl Call {
 
     fn end(&mut self) {
         self.ended = true;
-        if let Mode::Dialogue(dialogue) = &mut self.mode {
-            dialogue.close();
-        }
+        self.mode.close();
         self.outputs.push_back(CallOutput::Ended);
+    }
+}
+
+/// How long the API lets a session last. The edge of a WebRTC call ends it by itself.
+fn lifetime(request: &OpenRequest) -> Duration {
+    match request.max_seconds {
+        seconds if seconds > 0 && request.transport() == Transport::Websocket => {
+            realtime::LIFETIME.min(Duration::from_secs(seconds.into()))
+        }
+        _ => realtime::LIFETIME,
     }
 }
 

@@ -23,6 +23,8 @@
 mod listening;
 mod outlet;
 mod replying;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -73,6 +75,13 @@ pub enum SampleFormat {
     Pcm16,
     /// One byte per sample, 8 kHz.
     G711(Law),
+}
+
+/// What a response is wanted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Modality {
+    Speech,
+    Text,
 }
 
 /// What a stream wants done. Poll until empty after every input.
@@ -142,6 +151,7 @@ pub struct Stream {
     hearing: Go,
     sending: Go,
     format: SampleFormat,
+    modality: Modality,
     generation: Option<Generation>,
     last_response: u64,
     /// The first reply, if nothing of the user's came before it.
@@ -217,6 +227,7 @@ impl Stream {
             hearing: Go::default(),
             sending: Go::default(),
             format: SampleFormat::Pcm16,
+            modality: Modality::Speech,
             generation: None,
             last_response: 0,
             greeting: None,
@@ -257,8 +268,8 @@ impl Stream {
             }
             Some(Step::Clear) => self.clear_heard(),
             Some(Step::Turn(turn)) => self.use_turn(now, turn),
-            Some(Step::Respond) => {
-                if self.respond(now).is_none() {
+            Some(Step::Respond(modality)) => {
+                if self.respond(now, modality).is_none() {
                     self.out.push_back(StreamOutput::CreateRefused);
                 }
             }
@@ -308,6 +319,11 @@ impl Stream {
         self.format = format;
     }
 
+    /// Responses asked for from now on are wanted as text: their sound is not sent.
+    pub fn set_text_only(&mut self, text_only: bool) {
+        self.modality = if text_only { Modality::Text } else { Modality::Speech };
+    }
+
     /// Plugs in a judge of turn ends, for `semantic_vad`.
     pub fn set_judge(&mut self, judge: Box<dyn Judge>) {
         self.judging.set(judge);
@@ -319,10 +335,10 @@ impl Stream {
             return false;
         }
         if self.waiting.is_empty() {
-            self.respond(now);
+            self.respond(now, self.modality);
             self.settle(now);
         } else {
-            self.waiting.respond();
+            self.waiting.respond(self.modality);
         }
         true
     }
@@ -376,7 +392,7 @@ impl Stream {
         // While something is to be said first, that is what is due.
         let hears = !self.waiting.is_empty() && !self.is_sending(self.now);
         let listen = hears.then(|| self.hearing.again(STEPS).unwrap_or(self.now));
-        let plays = self.playing.until().filter(|_| self.turns_reply() != Reply::None);
+        let plays = self.playing.until().filter(|_| self.is_playing());
         [listen, plays, self.stall_due(), self.idle_at, self.reply_due()].into_iter().flatten().min()
     }
 

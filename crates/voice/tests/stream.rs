@@ -319,8 +319,8 @@ fn without_interruptions_a_question_over_a_response_is_answered_behind_it() {
     bench.log.clear();
     bench.live(&prompt(2), 20);
     bench.pass(20_000);
-    assert_eq!(names(&bench)[2..6], ["audio", "committed", "audio", "done"].map(|name| name), "{:?}", bench.log);
-    assert_eq!(names(&bench)[6], "created");
+    let at = |name: &str| names(&bench).iter().position(|told| *told == name).unwrap();
+    assert!(at("committed") < at("done") && at("done") < at("created"), "{:?}", bench.log);
 }
 
 #[test]

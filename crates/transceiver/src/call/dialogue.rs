@@ -24,10 +24,10 @@ use crate::record::{Counts, Recorder};
 
 /// Backend outputs taken in one go: more than the 10 s of speech, in pieces of 100 ms, after which the conversation wants
 /// no more speech; a backend that has more to say is heard on at once after everybody else.
-const MAX_BACKEND_OUTPUTS: usize = 128;
+pub(super) const MAX_BACKEND_OUTPUTS: usize = 128;
 
 /// Turns whose timing was not read yet; the owner reads them after every input, one each.
-const MAX_TIMINGS: usize = 16;
+pub(super) const MAX_TIMINGS: usize = 16;
 
 pub(super) struct Dialogue {
     conversation: Conversation,
@@ -61,9 +61,7 @@ impl Dialogue {
 
     /// The backend speaks from the user's first frame on; nothing interrupts it and no turn asks for an answer.
     pub(super) fn one_sided(now: Instant, config: voice::Config, backend: Box<dyn Backend>) -> Self {
-        let vad = config.turn.server_vad.clone().unwrap_or_default();
-        let vad = ServerVad { create_response: false, interrupt_response: false, ..vad };
-        let turn = TurnConfig { server_vad: Some(vad) };
+        let turn = one_sided(&config);
         let conversation = Conversation::new(now, voice::Config { turn, ..config });
         Self {
             conversation,
@@ -283,25 +281,6 @@ impl Dialogue {
         self.conversation.set_text_only(modality == Modality::Text);
     }
 
-    /// What the client put into the conversation, as far as a backend is told of it.
-    fn add_item(&mut self, item: &ItemKind) {
-        let input = match item {
-            ItemKind::Message { role, text } if !text.is_empty() => {
-                let role = match role {
-                    realtime::Role::System => voice::Role::System,
-                    realtime::Role::User => voice::Role::User,
-                    realtime::Role::Assistant => voice::Role::Assistant,
-                };
-                BackendInput::Text { role, text: text.clone() }
-            }
-            ItemKind::ToolResult { call_id, output } => {
-                BackendInput::ToolResult { call_id: call_id.clone(), output: output.clone() }
-            }
-            ItemKind::Message { .. } | ItemKind::ToolCall { .. } | ItemKind::Other => return,
-        };
-        self.backend.handle(input);
-    }
-
     fn command(&mut self, now: Instant, command: &Command, api: &mut realtime::Session) {
         match command {
             Command::UpdateTurn(turn) => self.conversation.set_turn(turn_config(*turn)),
@@ -327,7 +306,11 @@ impl Dialogue {
             Command::ClearInput => self.conversation.clear_input(now),
             Command::AppendInput { .. } => api.handle(Input::AppendRefused),
             Command::UpdateModel(model) => self.set_modality(model.modality),
-            Command::AddItem(item) => self.add_item(&item.kind),
+            Command::AddItem(item) => {
+                if let Some(input) = item_input(&item.kind) {
+                    self.backend.handle(input);
+                }
+            }
             // No backend has a context of its own that could forget.
             Command::DeleteItem { .. } | Command::TruncateItem { .. } => {}
             Command::ClientDelay { delay_us } => self.conversation.set_client_delay(now, *delay_us),
@@ -371,7 +354,31 @@ pub(super) fn api_vad(config: &voice::Config) -> realtime::Vad {
     })
 }
 
-fn turn_config(turn: TurnDetection) -> TurnConfig {
+/// Turns that neither ask for answers nor interrupt.
+pub(super) fn one_sided(config: &voice::Config) -> TurnConfig {
+    let vad = config.turn.server_vad.clone().unwrap_or_default();
+    TurnConfig { server_vad: Some(ServerVad { create_response: false, interrupt_response: false, ..vad }) }
+}
+
+/// What the client put into the conversation, as far as a backend is told of it.
+pub(super) fn item_input(item: &ItemKind) -> Option<BackendInput> {
+    Some(match item {
+        ItemKind::Message { role, text } if !text.is_empty() => {
+            let role = match role {
+                realtime::Role::System => voice::Role::System,
+                realtime::Role::User => voice::Role::User,
+                realtime::Role::Assistant => voice::Role::Assistant,
+            };
+            BackendInput::Text { role, text: text.clone() }
+        }
+        ItemKind::ToolResult { call_id, output } => {
+            BackendInput::ToolResult { call_id: call_id.clone(), output: output.clone() }
+        }
+        ItemKind::Message { .. } | ItemKind::ToolCall { .. } | ItemKind::Other => return None,
+    })
+}
+
+pub(super) fn turn_config(turn: TurnDetection) -> TurnConfig {
     let server_vad = match turn {
         TurnDetection::Manual => None,
         TurnDetection::Vad(vad) => Some(ServerVad {
@@ -393,7 +400,7 @@ fn turn_config(turn: TurnDetection) -> TurnConfig {
 }
 
 /// What the API is told of an event. `None`: nothing.
-fn input_of(event: Event) -> Option<Input> {
+pub(super) fn input_of(event: Event) -> Option<Input> {
     Some(match event {
         Event::Decision(_) | Event::InputSilent { .. } | Event::AudioMislabeled { .. } => return None,
         Event::KeyPressed { key, audio_ms } => Input::KeyPressed { key, audio_ms },

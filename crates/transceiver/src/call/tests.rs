@@ -119,7 +119,7 @@ fn a_clients_playout_delay_reaches_its_conversation_and_one_that_is_none_changes
     open_channel(&mut call, now);
     let delay = |call: &Call| match &call.mode {
         Mode::Dialogue(dialogue) => dialogue.client_delay_us(),
-        Mode::Loopback(_) => None,
+        _ => None,
     };
     say(&mut call, now, r#"{"type":"session.update","session":{}}"#);
     assert_eq!(delay(&call), None);

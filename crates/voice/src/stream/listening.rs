@@ -56,6 +56,16 @@ impl Stream {
         self.act_at(now, end, action);
     }
 
+    /// A frame of a detector that is stood in for.
+    #[cfg(test)]
+    pub(super) fn feed(&mut self, now: Instant, frame: Frame) {
+        (self.now, self.appended) = (now, now);
+        self.ear.skip(crate::vad::FRAME_MEDIA);
+        let heard = Heard { arrived: now, released: now, age_us: 0, decided: now };
+        self.judge(now, self.ear.end(), heard, frame);
+        self.settle(now);
+    }
+
     pub(super) fn tell_decisions(&mut self) {
         while let Some(decision) = self.turns.poll_decision() {
             if decision.kind == DecisionKind::InputSilent {
@@ -118,7 +128,7 @@ impl Stream {
         self.give(end);
         self.event(Event::IdleTimeout { turn, audio_start_ms: start / 48, audio_end_ms: end / 48 });
         self.close_turn(Turn { id: turn, start }, end, end);
-        self.respond(now);
+        self.respond(now, self.modality);
     }
 
     /// Makes an item of what was heard. `false`: nothing was.

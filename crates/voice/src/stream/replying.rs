@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use super::outlet::{self, Outlet};
-use super::{CUT_TIMEOUT, MAX_PLAYED, PIECES, SLACK, Stream, StreamOutput};
+use super::{CUT_TIMEOUT, MAX_PLAYED, Modality, PIECES, SLACK, Stream, StreamOutput};
 use crate::decision::{DecisionKind, InterruptSource};
 use crate::timing::PendingTiming;
 use crate::types::{
-    AgentAudio, BackendInput, BackendOutput, Balance, Event, FlushReason, ResponseId, TurnVerdict, Utterance,
+    AgentAudio, BackendInput, BackendOutput, Balance, Event, FlushReason, ResponseId, TurnId, TurnVerdict, Utterance,
 };
 
 /// The response that a backend is making, or that is not sent to its end.
@@ -18,6 +18,7 @@ pub(super) struct Generation {
     due: Instant,
     /// Its first audio came.
     began: bool,
+    modality: Modality,
     /// The backend gave all of it.
     complete: bool,
     pub(super) outlet: Outlet,
@@ -65,6 +66,9 @@ impl Stream {
             BackendOutput::UserTranscript { text, is_final } => {
                 let action = self.turns.words(&text, is_final);
                 self.act_if(now, action);
+                if self.last_turn > 0 {
+                    self.event(Event::UserTranscript { turn: TurnId(self.last_turn), text, is_final });
+                }
             }
             BackendOutput::TurnVerdict(TurnVerdict::Complete { probability }) => {
                 self.turns.complete_verdict(probability);
@@ -77,6 +81,11 @@ impl Stream {
                 self.making(now, response);
             }
             BackendOutput::Audio { response, audio } => self.reply_audio(now, response, audio),
+            BackendOutput::ToolCall { response, call } => {
+                if self.making(now, response).is_some() {
+                    self.event(Event::ToolCall { response, call });
+                }
+            }
             BackendOutput::Backchannel { .. } => self.stats.clips_dropped += 1,
             BackendOutput::Text { response, delta, .. } => {
                 if self.making(now, response).is_some() {
@@ -89,7 +98,7 @@ impl Stream {
                 }
             }
             BackendOutput::Closed => match self.generation.as_mut().filter(|generation| !generation.complete) {
-                Some(generation) if generation.began => generation.finish(),
+                Some(generation) if generation.began || generation.modality == Modality::Text => generation.finish(),
                 Some(_) => self.fail(now, "the backend closed before it gave any audio".to_owned()),
                 None => {}
             },
@@ -107,13 +116,13 @@ impl Stream {
     /// Answers a turn that is owed an answer, if it can be.
     pub(super) fn pay(&mut self, now: Instant) {
         let Some(heard) = self.owed else { return };
-        let Some(response) = self.respond(now) else { return };
+        let Some(response) = self.respond(now, self.modality) else { return };
         self.owed = None;
         self.timing = Some(PendingTiming { response, heard, first_audio: None, first_frame: None });
     }
 
     /// Asks for a response. `None`: one is active.
-    pub(super) fn respond(&mut self, now: Instant) -> Option<ResponseId> {
+    pub(super) fn respond(&mut self, now: Instant, modality: Modality) -> Option<ResponseId> {
         if self.generation.is_some() {
             return None;
         }
@@ -127,10 +136,14 @@ impl Stream {
             response,
             due: self.patience(now),
             began: false,
+            modality,
             complete: false,
             outlet: Outlet::new(),
             truncated: None,
         });
+        if modality == Modality::Text {
+            self.backend(BackendInput::TextOnly { response });
+        }
         self.backend(BackendInput::CreateResponse { response });
         self.event(Event::ResponseCreated { response });
         Some(response)
@@ -263,7 +276,10 @@ impl Stream {
 
     fn reply_audio(&mut self, now: Instant, response: ResponseId, audio: AgentAudio) {
         let (native, room) = (self.config.backend_rate, (u64::from(self.config.max_turn_ms) + 1000) * 48);
-        let Some(generation) = self.making(now, response).filter(|_| !audio.is_empty()) else { return };
+        let Some(generation) = self.making(now, response) else { return };
+        if audio.is_empty() || generation.modality == Modality::Text {
+            return;
+        }
         let first = !std::mem::replace(&mut generation.began, true);
         let taken = generation.outlet.push(audio, native, room);
         self.stats.reply_overflow += taken.overflow;

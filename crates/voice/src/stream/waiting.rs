@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::SampleFormat;
+use super::{Modality, SampleFormat};
 use crate::config::TurnConfig;
 use crate::g711;
 
@@ -48,7 +48,7 @@ enum Entry {
     Commit,
     Clear,
     Turn(TurnConfig),
-    Respond,
+    Respond(Modality),
 }
 
 /// The next thing.
@@ -64,7 +64,7 @@ pub(super) enum Step {
     Commit,
     Clear,
     Turn(TurnConfig),
-    Respond,
+    Respond(Modality),
 }
 
 impl Waiting {
@@ -84,7 +84,7 @@ impl Waiting {
 
     /// A response is asked for.
     pub(super) fn asks(&self) -> bool {
-        self.entries.iter().any(|entry| matches!(entry, Entry::Respond))
+        self.entries.iter().any(|entry| matches!(entry, Entry::Respond(_)))
     }
 
     /// More audio.
@@ -107,8 +107,8 @@ impl Waiting {
         self.entries.push_back(Entry::Commit);
     }
 
-    pub(super) fn respond(&mut self) {
-        self.entries.push_back(Entry::Respond);
+    pub(super) fn respond(&mut self, modality: Modality) {
+        self.entries.push_back(Entry::Respond(modality));
     }
 
     /// Other rules for what comes behind it. Where there is no room, for all that waits.
@@ -154,7 +154,7 @@ impl Waiting {
             Entry::Skip(samples) => Step::Skip(samples),
             Entry::Commit => Step::Commit,
             Entry::Turn(turn) => Step::Turn(turn),
-            Entry::Respond => Step::Respond,
+            Entry::Respond(modality) => Step::Respond(modality),
             Entry::Clear | Entry::Audio { .. } => Step::Clear,
         })
     }
@@ -246,7 +246,7 @@ mod tests {
         waiting.append(now, SampleFormat::G711(Law::A), &[0; 800]);
         waiting.commit();
         assert!(waiting.ends_empty() && !waiting.asks());
-        waiting.respond();
+        waiting.respond(Modality::Speech);
         waiting.append(now, SampleFormat::Pcm16, &[0; 2]);
         assert!(waiting.asks());
         assert_eq!(drain(&mut waiting), ["52800", "Commit", "Respond", "2"]);

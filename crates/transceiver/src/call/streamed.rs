@@ -1,0 +1,209 @@
+//! A dialogue with a client whose audio travels in events (a WebSocket): no media frames, no utterances, no reflex.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use realtime::{AudioFormat, Command, CreateRefusal, Dialect, Input, Modality, TurnDetection};
+use voice::g711::Law;
+use voice::{BackendInput, ResponseId, SampleFormat, Stream, StreamOutput, TurnTiming};
+
+use super::dialogue::{MAX_BACKEND_OUTPUTS, MAX_TIMINGS, input_of, item_input, one_sided, turn_config};
+use crate::backend::{Backend, Wanted};
+use crate::record::{Counts, Recorder};
+
+pub(super) struct Streamed {
+    stream: Stream,
+    backend: Box<dyn Backend>,
+    timings: VecDeque<TurnTiming>,
+    pub(super) recorder: Recorder,
+    /// The backend had more to say than one go takes.
+    unfinished: Option<Instant>,
+    /// The backend speaks without being asked, from the user's first audio on.
+    unasked: bool,
+    /// Items of the responses that a client may still truncate, oldest first.
+    items: VecDeque<(ResponseId, String)>,
+}
+
+/// More than replies that a client still plays at once.
+const MAX_ITEMS: usize = 8;
+
+impl Streamed {
+    pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection, backend: Box<dyn Backend>) -> Self {
+        let turn = turn_config(turn);
+        Self::of(Stream::new(now, voice::Config { turn, ..config }), now, backend)
+    }
+
+    /// The backend speaks from the user's first audio on; nothing interrupts it and no turn asks for an answer.
+    pub(super) fn one_sided(now: Instant, config: voice::Config, backend: Box<dyn Backend>) -> Self {
+        let turn = one_sided(&config);
+        Self { unasked: true, ..Self::of(Stream::new(now, voice::Config { turn, ..config }), now, backend) }
+    }
+
+    fn of(stream: Stream, now: Instant, backend: Box<dyn Backend>) -> Self {
+        let recorder = Recorder::new(now);
+        let (timings, items) = (VecDeque::new(), VecDeque::new());
+        Self { stream, backend, timings, recorder, unfinished: None, unasked: false, items }
+    }
+
+    /// Tells the backend that the session is over.
+    pub(super) fn close(&mut self) {
+        self.backend.handle(BackendInput::Close);
+        self.recorder.end(Counts::default());
+    }
+
+    pub(super) fn timeout(&mut self, now: Instant) {
+        self.stream.handle_timeout(now);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let backend = self.backend.poll_timeout(self.wanted());
+        [self.stream.poll_timeout(), self.unfinished, backend].into_iter().flatten().min()
+    }
+
+    pub(super) fn poll_timing(&mut self) -> Option<TurnTiming> {
+        self.timings.pop_front()
+    }
+
+    /// Whose turn it is.
+    pub(super) fn state(&self) -> voice::State {
+        self.stream.state()
+    }
+
+    /// Whether responses are wanted as speech or as text.
+    pub(super) fn set_modality(&mut self, modality: Modality) {
+        self.stream.set_text_only(modality == Modality::Text);
+    }
+
+    /// Lets stream, API and backend talk to each other until none has more to say.
+    pub(super) fn settle(&mut self, now: Instant, api: &mut realtime::Session) {
+        let mut budget = MAX_BACKEND_OUTPUTS;
+        self.unfinished = None;
+        self.stream.set_format(samples(api.output_format()));
+        loop {
+            let mut idle = true;
+            while let Some(output) = self.stream.poll_output() {
+                idle = false;
+                self.output(now, output, api);
+            }
+            while let Some(command) = api.poll_command() {
+                idle = false;
+                self.command(now, &command, api);
+            }
+            // One at a time: what the stream makes of it comes first.
+            if idle
+                && budget > 0
+                && let Some(output) = self.backend.poll(now, self.wanted())
+            {
+                budget -= 1;
+                idle = false;
+                self.stream.handle_backend(now, output);
+            }
+            // What was said so far is answered before more is heard.
+            if idle && !self.stream.listen(now) {
+                break;
+            }
+        }
+        if budget == 0 {
+            self.unfinished = Some(now);
+        }
+        self.recorder.settle(Counts::default);
+    }
+
+    fn wanted(&self) -> Wanted {
+        if self.stream.wants_audio() { Wanted::All } else { Wanted::Control }
+    }
+
+    fn output(&mut self, now: Instant, output: StreamOutput, api: &mut realtime::Session) {
+        match output {
+            StreamOutput::Backend(input) => self.backend.handle(input),
+            StreamOutput::Event(event) => {
+                self.recorder.event(now, &event);
+                if let Some(input) = input_of(event) {
+                    api.handle(input);
+                }
+            }
+            StreamOutput::Audio { response, data } => {
+                api.handle(Input::ResponseAudio { response: response.0, data });
+                self.note_item(response, api);
+            }
+            StreamOutput::CommitRefused => api.handle(Input::CommitRefused),
+            StreamOutput::CreateRefused => api.handle(Input::CreateRefused(CreateRefusal::Active)),
+            StreamOutput::Timing(timing) => {
+                self.recorder.timing(timing);
+                if self.timings.len() == MAX_TIMINGS {
+                    self.timings.pop_front();
+                }
+                self.timings.push_back(timing);
+            }
+        }
+    }
+
+    /// The name that the client knows a response's sound by.
+    fn note_item(&mut self, response: ResponseId, api: &realtime::Session) {
+        if self.items.back().is_some_and(|(last, _)| *last == response) {
+            return;
+        }
+        if let Some(item) = api.item_id(response.0) {
+            if self.items.len() == MAX_ITEMS {
+                self.items.pop_front();
+            }
+            self.items.push_back((response, item.to_owned()));
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: &Command, api: &mut realtime::Session) {
+        match command {
+            Command::UpdateTurn(turn) => self.stream.set_turn(now, turn_config(*turn)),
+            Command::UpdateModel(model) => self.set_modality(model.modality),
+            Command::CreateResponse(request) => {
+                self.set_modality(request.modality);
+                let created = self.stream.create_response(now);
+                self.set_modality(api.model_settings().modality);
+                if !created {
+                    api.handle(Input::CreateRefused(CreateRefusal::Active));
+                }
+            }
+            Command::Cancel => {
+                if !self.stream.cancel(now) {
+                    api.handle(Input::CancelRefused);
+                }
+            }
+            Command::AppendInput { format, data } => {
+                if std::mem::take(&mut self.unasked) {
+                    self.stream.create_response(now);
+                }
+                self.stream.append(now, samples(*format), data);
+            }
+            Command::CommitInput => {
+                if !self.stream.commit(now) {
+                    api.handle(Input::CommitRefused);
+                }
+            }
+            Command::ClearInput => self.stream.clear_input(now),
+            Command::AddItem(item) => {
+                if let Some(input) = item_input(&item.kind) {
+                    self.backend.handle(input);
+                }
+            }
+            Command::TruncateItem { item, audio_end_ms } => self.cut(now, item, *audio_end_ms),
+            // Who deletes an item instead of truncating it has played none of it.
+            Command::DeleteItem { item } => self.cut(now, item, 0),
+            // Of playout by the server.
+            Command::ClearOutput | Command::ClientDelay { .. } => {}
+        }
+    }
+
+    fn cut(&mut self, now: Instant, item: &str, audio_end_ms: u64) {
+        if let Some((response, _)) = self.items.iter().find(|(_, name)| name == item) {
+            self.stream.truncated(now, *response, audio_end_ms);
+        }
+    }
+}
+
+fn samples(format: AudioFormat) -> SampleFormat {
+    match format {
+        AudioFormat::Pcm16 => SampleFormat::Pcm16,
+        AudioFormat::Pcmu => SampleFormat::G711(Law::Mu),
+        AudioFormat::Pcma => SampleFormat::G711(Law::A),
+    }
+}
