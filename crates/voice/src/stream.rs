@@ -255,26 +255,22 @@ impl Stream {
         if self.waiting.is_empty() || self.is_sending(now) || !self.hearing.take(now, STEPS) {
             return false;
         }
+        let mut refused = None;
         match self.waiting.next(&mut self.pcm) {
             Some(Step::Audio { format, arrived }) => self.hear(now, format, arrived),
             Some(Step::Skip(samples)) => {
                 self.ear.skip(samples);
                 self.given = self.given.max(self.ear.end());
             }
-            Some(Step::Commit) => {
-                if !self.commit_heard(now) {
-                    self.out.push_back(StreamOutput::CommitRefused);
-                }
-            }
+            Some(Step::Commit) => refused = (!self.commit_heard(now)).then_some(StreamOutput::CommitRefused),
             Some(Step::Clear) => self.clear_heard(),
             Some(Step::Turn(turn)) => self.use_turn(now, turn),
             Some(Step::Respond(modality)) => {
-                if self.respond(now, modality).is_none() {
-                    self.out.push_back(StreamOutput::CreateRefused);
-                }
+                refused = self.respond(now, modality).is_none().then_some(StreamOutput::CreateRefused);
             }
             None => {}
         }
+        self.out.extend(refused);
         self.settle(now);
         true
     }

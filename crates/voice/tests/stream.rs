@@ -95,7 +95,7 @@ impl Bench {
                     StreamOutput::Event(event) => self.log.push(told(&event)),
                     StreamOutput::Audio { data, .. } => {
                         assert!(data.len() <= 4900, "{}", data.len());
-                        if !self.log.last().is_some_and(|last| last == "audio") {
+                        if self.log.last().is_none_or(|last| last != "audio") {
                             self.log.push("audio".to_owned());
                         }
                         self.said.extend(data);

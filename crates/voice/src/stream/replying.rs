@@ -308,7 +308,7 @@ impl Stream {
         let until = self.playing.until().filter(|_| sent > 0).unwrap_or(now).max(now);
         let cut = truncated.map(|played_end| Cut { due: now, played_end, heard_at: None });
         // Nothing is to be played of what never left.
-        let cut = cut.or((sent == 0).then_some(Cut { due: now, played_end: 0, heard_at: None }));
+        let cut = cut.or_else(|| (sent == 0).then_some(Cut { due: now, played_end: 0, heard_at: None }));
         self.played.push_back(Played { response, generated, sent, until, cut });
         let idle = self.config.turn.server_vad.as_ref().and_then(|vad| vad.idle_timeout_ms);
         self.idle_at = idle.map(|ms| until + Duration::from_millis(u64::from(ms)));
