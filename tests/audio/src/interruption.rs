@@ -66,10 +66,11 @@ pub(crate) fn measure(corpus: &Corpus, speeches: usize, minutes: usize) -> anyho
     let placed: Vec<_> =
         made.iter().enumerate().map(|(n, pcm)| (64_000 + n * EVERY + 53 * (n % 11), &pcm[..], Kind::nth(n))).collect();
     let played = Scene::play(&reply, &placed, replies * REPLY, 0)?;
-    let (faults, playing) = (played.faults, played.playing);
+    let faults = played.faults;
     let count = |of: fn(&Sound) -> bool| played.sounds.iter().filter(|sound| of(sound)).count();
     let (pauses, cuts) = (count(|sound| sound.pause.is_some()), count(|sound| sound.cut.is_some()));
-    let per_minute = pauses as f64 / (playing / 60.0).max(1.0);
+    // Of the replies as they are written: what pauses add to their time does not count for them.
+    let per_minute = pauses as f64 / ((replies * REPLY) as f64 / 16_000.0 / 60.0);
     for kind in Kind::ALL {
         let sounds = played.sounds.iter().filter(|sound| sound.kind == kind).copied().collect();
         rows.push(Tally { sounds }.row(kind.name()));
@@ -224,8 +225,6 @@ struct Played {
     sounds: Vec<Sound>,
     /// Frames of replies that were lost or repeated before they ended or were cut.
     faults: usize,
-    /// How much of replies was heard, in seconds.
-    playing: f64,
 }
 
 /// One conversation: replies, one behind the other, and what is said over them.
@@ -349,8 +348,7 @@ impl Scene {
         let resumed = heard.iter().filter(|(_, heard)| *heard == Heard::Resumed).count();
         let skipped = frames.windows(2).filter(|pair| !follows(pair)).count();
         let faults = skipped + stepped.saturating_sub(resumed);
-        let playing = frames.len() as f64 * PTIME.as_secs_f64();
-        Played { sounds: sounds.iter().enumerate().map(|(index, sound)| one(index, sound)).collect(), faults, playing }
+        Played { sounds: sounds.iter().enumerate().map(|(index, sound)| one(index, sound)).collect(), faults }
     }
 }
 
