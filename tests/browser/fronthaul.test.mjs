@@ -113,7 +113,8 @@ test("with a ticket the page answers itself: the click waits for no request, and
   assert.equal(edge.fronthaul_edge_sessions_claimed_total - before.fronthaul_edge_sessions_claimed_total, 1);
   // As in the answer that the edge writes: copies against loss, of which Chromium's statistics say nothing, and keys.
   assert.match(made.answer, /^m=audio \d+ UDP\/TLS\/RTP\/SAVPF 63 111 110\r$/m);
-  assert.ok(edge.fronthaul_edge_media_received_total - before.fronthaul_edge_media_received_total > 10, "and they are taken");
+  const taken = async () => (await servers.metrics()).edge.fronthaul_edge_media_received_total - before.fronthaul_edge_media_received_total;
+  await until("media that is taken", async () => (await taken()) > 10);
   await close();
   await gone();
 });
