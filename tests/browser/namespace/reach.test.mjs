@@ -151,7 +151,7 @@ test("with everything dropped the edge and the doctor name the addresses", async
   await withEdge(["ice_tcp=off"], async (log) => {
     const { code, report } = await doctor(`http://127.0.0.1:8080`);
     // A conversation is possible, over WebSocket alone.
-    assert.deepEqual([code, report.usable, report.ways.UDP.state, report.ways.WebSocket.state], [0, true, "failed", "works"]);
+    assert.deepEqual([code, report.usable, report.ways.UDP.state, report.ways.WebSocket.state], [0, true, "fails", "works"]);
     assert.match(report.ways.UDP.detail, new RegExp(`${ADDRESS}:3478: no check was answered`));
     // The doctor hangs up; a client that just goes leaves its call unreached.
     const posted = Date.now();
