@@ -14,6 +14,13 @@ use loadgen::bench::{self, EchoKind, Options, Talk};
 use loadgen::link_bench::{self, Controller, LinkOptions};
 use serde::Serialize;
 
+/// Calls, unless they are given.
+const CALLS: usize = 200;
+/// A transceiver that does all of its work carries fewer.
+const VOICE_CALLS: usize = 20;
+/// The most that a sweep tries at an edge by itself.
+const EDGE_SEATS: usize = 8192;
+
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
@@ -45,9 +52,9 @@ pub(crate) enum Kind {
 
 #[derive(Debug, Args)]
 pub(crate) struct Common {
-    /// Calls at once; each sends 50 packets per second of 100 bytes.
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    sessions: usize,
+    /// Calls at once; each sends 50 packets per second of 100 bytes. 200 unless given; voice: 20.
+    #[arg(long, value_name = "N")]
+    sessions: Option<usize>,
     /// Length of the measured window, in seconds.
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
@@ -73,9 +80,10 @@ pub(crate) struct SweepOptions {
     #[command(flatten)]
     common: Common,
     /// Look for the largest number of calls that is served well (99 of 100 frames less than 10 ms late, less than 0.1 %
-    /// lost), from --sessions up to this, and draw the curve.
-    #[arg(long, value_name = "MOST", num_args = 0..=1, default_missing_value = "8000")]
-    sweep: Option<usize>,
+    /// lost), from --sessions up to this, and draw the curve. As many as its servers have seats for unless given: 8192, and 1024 for
+    /// each transceiver.
+    #[arg(long, value_name = "MOST", num_args = 0..=1)]
+    sweep: Option<Option<usize>>,
     /// Where the curve of --sweep goes.
     #[arg(long, value_name = "FILE", requires = "sweep")]
     svg: Option<PathBuf>,
@@ -203,13 +211,15 @@ impl VoiceOptions {
 }
 
 impl Common {
-    fn options(&self) -> anyhow::Result<Options> {
+    /// `usual`: calls, unless they are given.
+    fn options(&self, usual: usize) -> anyhow::Result<Options> {
         let duration = Duration::try_from_secs_f64(self.seconds).context("--seconds is no length of time")?;
-        anyhow::ensure!(self.sessions > 0, "--sessions 0 measures nothing; choose 1 or more");
+        let sessions = self.sessions.unwrap_or(usual);
+        anyhow::ensure!(sessions > 0, "--sessions 0 measures nothing; choose 1 or more");
         anyhow::ensure!(!duration.is_zero(), "--seconds 0 measures nothing; choose 1 or more");
         anyhow::ensure!(self.at_once > 0, "--at-once 0 sets nothing up; choose 1 or more");
         Ok(Options {
-            sessions: self.sessions,
+            sessions,
             duration,
             at_once: self.at_once,
             real_time: !self.no_real_time,
@@ -238,9 +248,9 @@ pub(crate) fn run(command: BenchCommand) -> Result<(), StartError> {
 async fn measure(command: BenchCommand) -> anyhow::Result<()> {
     match command {
         BenchCommand::Edge(options) => {
-            let told = options.common.options()?;
+            let told = options.common.options(CALLS)?;
             match options.sweep {
-                Some(most) => swept(&options, &bench::sweep(&told, most, false).await?),
+                Some(most) => swept(&options, &bench::sweep(&told, most.unwrap_or(EDGE_SEATS), false).await?),
                 None => print(&bench::edge(&told).await?, options.common.json),
             }
         }
@@ -248,29 +258,38 @@ async fn measure(command: BenchCommand) -> anyhow::Result<()> {
             let told = Options {
                 transceivers: options.transceivers,
                 transceiver_set: options.transceiver_set,
-                ..options.sweep.common.options()?
+                ..options.sweep.common.options(CALLS)?
             };
             anyhow::ensure!(told.transceivers > 0, "--transceivers 0 leads nowhere; choose 1 or more");
             match options.sweep.sweep {
-                Some(most) => swept(&options.sweep, &bench::sweep(&told, most, true).await?),
+                Some(most) => {
+                    let most = most.unwrap_or(EDGE_SEATS.min(told.transceivers * bench::TRANSCEIVER_SEATS));
+                    swept(&options.sweep, &bench::sweep(&told, most, true).await?)
+                }
                 None => print(&bench::path(&told).await?, options.sweep.common.json),
             }
         }
         BenchCommand::Voice(options) => {
-            let told = Options { transceiver_set: options.transceiver_set.clone(), ..options.sweep.common.options()? };
+            let told = Options {
+                transceiver_set: options.transceiver_set.clone(),
+                ..options.sweep.common.options(VOICE_CALLS)?
+            };
             let talk = options.talk()?;
             match options.sweep.sweep {
-                Some(most) => swept(&options.sweep, &bench::sweep_voice(&told, talk, most).await?),
+                Some(most) => {
+                    let most = most.unwrap_or(bench::TRANSCEIVER_SEATS);
+                    swept(&options.sweep, &bench::sweep_voice(&told, talk, most).await?)
+                }
                 None => print(&bench::voice(&told, talk).await?, options.sweep.common.json),
             }
         }
         BenchCommand::Setup(options) => {
             anyhow::ensure!(options.storm > 0.0, "--storm must be above 0");
-            print(&bench::setup(&options.common.options()?, options.storm).await?, options.common.json)
+            print(&bench::setup(&options.common.options(CALLS)?, options.storm).await?, options.common.json)
         }
         BenchCommand::Link(options) => print(&link_bench::run(&options.options()?)?, options.json),
         BenchCommand::Peer(options) => {
-            print(&bench::peer(&options.common.options()?, &options.url, &options.pid).await?, options.common.json)
+            print(&bench::peer(&options.common.options(CALLS)?, &options.url, &options.pid).await?, options.common.json)
         }
         BenchCommand::Echo { .. } => Ok(()),
     }

@@ -16,8 +16,9 @@ pub(crate) const FRAME_MS: u32 = 16;
 const WORDLIKE: u32 = 5;
 /// Speech without them that interrupts all the same, in ms: longer than a hum of assent.
 const NO_WORD: u32 = 800;
-/// Beyond the speech the rules ask for, in ms, until a sound without them is no word: words that begin behind closed lips.
-const CLOSED_BEGIN: u32 = 150;
+/// Beyond the speech the rules ask for, in ms, until a sound without them is no word: words that begin behind closed lips, and
+/// voices of which half the frames are too soft to tell. A reply that goes on before that is cut a moment later.
+const CLOSED_BEGIN: u32 = 350;
 /// Longest time a reply is held in doubt, in ms. Rules that take longer do not hold it at all.
 pub(crate) const HOLD_MAX: u32 = 1000;
 /// Longest doubt, in ms, unless the rules ask for more speech: with gaps just short enough the default is reached in 2.6 s.

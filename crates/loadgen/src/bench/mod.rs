@@ -38,6 +38,7 @@ pub use process::Placement;
 pub use recordings::Talk;
 pub use report::{Control, Machine, Report};
 pub use run::{Options, edge, path, peer};
+pub use servers::TRANSCEIVER_SEATS;
 pub use storm::{SetupReport, setup};
 pub use sweep::{Point, Sweep, sweep};
 pub use voice::{VoiceReport, sweep_voice, voice};

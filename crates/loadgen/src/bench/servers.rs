@@ -11,8 +11,8 @@ const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST
 /// Allocations of the edge's worker threads.
 const ALLOCATIONS: &str = "fronthaul_edge_worker_allocations_total";
 
-/// What a transceiver is laid out for.
-const SEATS_MOST: usize = 1024;
+/// Calls that a transceiver is given seats for.
+pub const TRANSCEIVER_SEATS: usize = 1024;
 
 /// An edge under test.
 pub(crate) struct Edge {
@@ -95,7 +95,7 @@ impl Transceiver {
         seats: usize,
         set: &[String],
     ) -> anyhow::Result<Vec<Self>> {
-        let least = seats.div_ceil(SEATS_MOST);
+        let least = seats.div_ceil(TRANSCEIVER_SEATS);
         anyhow::ensure!(count >= least, "{seats} calls need {least} transceivers: choose --transceivers {least}");
         (1..=count)
             .map(|id| {
@@ -104,7 +104,7 @@ impl Transceiver {
                     format!("link_bind=\"{ANY}\""),
                     format!("admin_bind=\"{ANY}\""),
                     "workers=1".to_owned(),
-                    format!("seats={}", seats.min(SEATS_MOST)),
+                    format!("seats={}", seats.min(TRANSCEIVER_SEATS)),
                     format!("state_dir=\"{}\"", scratch.0.display()),
                     "log.level=\"warn\"".to_owned(),
                 ];

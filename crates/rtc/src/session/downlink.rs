@@ -17,7 +17,7 @@
 //!
 //! A browser's jitter buffer (NetEq) aims at the delay that 95 % of the largest lateness of each half second stay under, in
 //! steps of 20 ms and one step more. The same is computed here from the arrivals that the client tells; with receiver
-//! reports alone, three times the jitter stands for the lateness.
+//! reports alone, three times the jitter stands for the lateness, and half a step more for what rounding to steps takes away.
 
 #[cfg(test)]
 mod tests;
@@ -136,7 +136,7 @@ impl Downlink {
         let (mut newest, mut news) = (None, false);
         for status in feedback.statuses() {
             let Some(entry) = log.entry(status.seq) else { continue };
-            let item = self.items.iter_mut().find(|item| low8(item.label) == entry.label && entry.label != 0);
+            let item = self.items.iter_mut().find(|item| mark(item.label) == entry.mark && entry.mark != 0);
             match (entry.state, status.arrived) {
                 (State::Sent, None) => {
                     entry.state = State::Lost;
@@ -184,8 +184,8 @@ impl Downlink {
         let (clock_ms, highest) = (low16(log.clock_ms(now)), low16(block.highest_seq));
         let next = log.next;
         for seq in (1..=LOG).map(|age| next.wrapping_sub(age)) {
-            let Some(entry) = log.entry(seq).filter(|entry| entry.label != 0) else { continue };
-            let Some(item) = self.items.iter_mut().find(|item| low8(item.label) == entry.label) else { continue };
+            let Some(entry) = log.entry(seq).filter(|entry| entry.mark != 0) else { continue };
+            let Some(item) = self.items.iter_mut().find(|item| mark(item.label) == entry.mark) else { continue };
             if highest.wrapping_sub(seq) < 1 << 15 {
                 item.arrived(*entry);
             } else if patience_ms.is_some_and(|patience| u32::from(clock_ms.wrapping_sub(entry.sent)) > patience) {
@@ -205,9 +205,10 @@ impl Downlink {
         let told_us = told.and_then(|log| log.round_trip.least()).map(|ticks| ticks.saturating_mul(TICK_US));
         let lateness_us = match told {
             Some(log) => log.lateness.steps().map(|steps| steps * STEP_MS * 1000),
-            None => self
-                .jitter_us
-                .map(|jitter_us| (jitter_us.saturating_mul(3) / (STEP_MS * 1000)).min(STEPS.into()) * STEP_MS * 1000),
+            None => self.jitter_us.map(|jitter_us| {
+                let steps = (jitter_us.saturating_mul(3) / (STEP_MS * 1000)).min(STEPS.into());
+                (2 * steps + 1) * STEP_MS * 500
+            }),
         };
         let item = self.items.iter().find(|item| item.label == label).copied().unwrap_or_default();
         Some(DownlinkView {
@@ -259,8 +260,8 @@ struct Entry {
     sent: u16,
     /// The sample of its label behind it, in [`GRAIN`]s, low 16 bits: 163 s.
     end: u16,
-    /// Low 8 bits: two labels at a time are told apart, and labels rise. 0: nobody asks after it, nor after each 256th label.
-    label: u8,
+    /// See [`mark`].
+    mark: u8,
     state: State,
 }
 
@@ -274,7 +275,7 @@ enum State {
 
 impl Log {
     fn new(now: Instant) -> Self {
-        let empty = Entry { sent: 0, end: 0, label: 0, state: State::Arrived };
+        let empty = Entry { sent: 0, end: 0, mark: 0, state: State::Arrived };
         Self {
             base: now,
             entries: [empty; LOG as usize],
@@ -288,7 +289,7 @@ impl Log {
     fn push(&mut self, now: Instant, seq: u16, label: u32, end: u64) {
         self.next = seq.wrapping_add(1);
         let (sent, end) = (low16(self.clock_ms(now)), low_grains(end / GRAIN));
-        self.entries[usize::from(seq % LOG)] = Entry { sent, end, label: low8(label), state: State::Sent };
+        self.entries[usize::from(seq % LOG)] = Entry { sent, end, mark: mark(label), state: State::Sent };
     }
 
     /// The packet of a sequence number, unless it is forgotten or not sent yet.
@@ -313,9 +314,10 @@ fn low_grains(grains: u64) -> u16 {
     grains as u16
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the low bits are what is asked for")]
-fn low8(value: u32) -> u8 {
-    value as u8
+/// A label in 8 bits: labels rise, so the two that there are at a time are told apart. 0 is nothing that anyone asks for.
+#[expect(clippy::cast_possible_truncation, reason = "at most 255")]
+fn mark(label: u32) -> u8 {
+    if label == 0 { 0 } else { (label % 255) as u8 + 1 }
 }
 
 /// The least value of the last one to two spans.

@@ -77,3 +77,12 @@ fn a_reply_that_is_not_heard_yet_is_not_held_for_soft_sounds() {
     assert_eq!(rig.hear(20, SOFT), []);
     assert!(!rig.turns.holds_reply());
 }
+
+#[test]
+fn a_voice_that_shows_late_to_be_words_is_cut_without_a_resume_before() {
+    let mut rig = Rig::new();
+    let voice = Frame { wordlike: false, ..SPEECH };
+    assert_eq!(rig.hear(33, voice), [(2, Action::Pause)], "more than half a second of it");
+    let cut = rig.hear(5, SPEECH);
+    assert!(matches!(cut[..], [(5, Action::Interrupt { .. })]), "{cut:?}");
+}

@@ -168,6 +168,18 @@ fn round_trip_and_delay_come_from_the_arrivals() {
 }
 
 #[test]
+fn each_label_is_told_of() {
+    for label in (1..=600).chain([u32::MAX - 1, u32::MAX]) {
+        let mut rig = Rig::new();
+        rig.send(label - 1, Some(10));
+        rig.send(label, Some(10));
+        rig.now += FRAME;
+        rig.tell(10);
+        assert_eq!(rig.view(label).arrived, 960, "label {label}");
+    }
+}
+
+#[test]
 fn the_round_trip_of_a_report_counts_if_it_is_shorter() {
     let mut rig = Rig::new();
     rig.send(1, Some(10));
@@ -203,7 +215,7 @@ fn reports_alone_say_up_to_where_the_item_came() {
     // 65,500 + 99 is 63 behind the wrap.
     let expected = DownlinkView {
         rtt_us: 50_000,
-        delay_us: Some(40_000),
+        delay_us: Some(50_000),
         arrived: 50 * 960,
         lost: 0,
         loss: 26,
