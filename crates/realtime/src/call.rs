@@ -141,9 +141,11 @@ pub enum Input {
     ResponseFailed {
         /// Which.
         response: u64,
-        /// For people.
-        message: String,
+        /// What the client is told of it.
+        failure: Failure,
     },
+    /// The model failed while it made no response.
+    ModelFailed(Failure),
     /// Its first audio packet left for the client.
     PlayoutStarted {
         /// Which.
@@ -183,6 +185,24 @@ pub enum Input {
     CommitRefused,
     /// [`Command::AppendInput`] came where audio is taken from elsewhere.
     AppendRefused,
+}
+
+/// Why something failed, as the client is told; of each part the first 512 characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// `server_error`, unless it is the client's fault.
+    pub kind: String,
+    /// For programs.
+    pub code: String,
+    /// For people.
+    pub message: String,
+}
+
+impl Failure {
+    pub(crate) fn bounded(self) -> Self {
+        let [kind, code, message] = [self.kind, self.code, self.message].map(|text| text.chars().take(512).collect());
+        Self { kind, code, message }
+    }
 }
 
 /// Why a response ended early.
@@ -282,12 +302,14 @@ pub enum Command {
         /// Which.
         item: String,
     },
-    /// An item of the model's ends early, as the client played no more of it.
+    /// An item of the model's ends early: the client, or where the server owns playout the call, said that no more of it was heard.
     TruncateItem {
         /// Which.
         item: String,
         /// Its end.
         audio_end_ms: u64,
+        /// Its words up to there. `None`: it has none.
+        transcript: Option<String>,
     },
     /// The client plays out this much later than it receives.
     ClientDelay {
@@ -309,7 +331,7 @@ pub struct ResponseRequest {
     pub json: String,
 }
 
-/// An item that the client put into the conversation.
+/// An item of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// Its name.
@@ -318,14 +340,26 @@ pub struct Item {
     pub previous: Option<String>,
     /// What of it can be said without the API's JSON.
     pub kind: ItemKind,
-    /// All of it as the client wrote it, with what the API fills in.
+    /// All of it as the client wrote it, with what the API fills in. Empty: the client did not write it.
     pub json: String,
 }
 
 /// What an item is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ItemKind {
-    /// Something said or written.
+    /// The user's speech.
+    Speech {
+        /// Which stretch.
+        turn: u64,
+    },
+    /// What the model makes in a response.
+    Output {
+        /// Which.
+        response: u64,
+        /// The call of a tool. `None`: the response's message.
+        call_id: Option<String>,
+    },
+    /// Something said or written, put here by the client.
     Message {
         /// By whom.
         role: Role,
@@ -382,6 +416,10 @@ pub struct ModelSettings {
     pub max_output_tokens: Option<u32>,
     /// The client wants the user's words: the settings for that, as JSON.
     pub transcription: Option<String>,
+    /// The client wants nothing else: no response is made.
+    pub transcribes_only: bool,
+    /// All of the session but its turn detection and formats, which are the call's own: a JSON object.
+    pub json: String,
 }
 
 /// The session is over: the connection is to be closed behind the last event.

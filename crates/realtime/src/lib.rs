@@ -21,8 +21,8 @@ use std::time::Duration;
 
 pub use audio::AudioFormat;
 pub use call::{
-    CancelReason, Close, Command, CreateRefusal, IncompleteReason, Input, Item, ItemKind, Modality, ModelSettings,
-    RateLimit, ResponseRequest, Role, Usage,
+    CancelReason, Close, Command, CreateRefusal, Failure, IncompleteReason, Input, Item, ItemKind, Modality,
+    ModelSettings, RateLimit, ResponseRequest, Role, Usage,
 };
 pub use dialect::{Counters, Dialect};
 pub use ga::Session;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use realtime::{
-    CancelReason, Command, Config, CreateRefusal, Dialect, IncompleteReason, Input, Intent, MAX_EVENT_BYTES, Session,
-    Transport,
+    CancelReason, Command, Config, CreateRefusal, Dialect, Failure, IncompleteReason, Input, Intent, MAX_EVENT_BYTES,
+    Session, Transport,
 };
 use serde_json::{Value, json};
 use support::config;
@@ -174,7 +174,10 @@ fn call_input(dice: &mut Dice, turn: u64, response: u64) -> Input {
         16 => Input::ResponseDone { response },
         17 => Input::ResponseIncomplete { response, reason: IncompleteReason::ContentFilter },
         18 => Input::ResponseCancelled { response, reason },
-        19 => Input::ResponseFailed { response, message: text },
+        19 => Input::ResponseFailed {
+            response,
+            failure: Failure { kind: text.clone(), code: text.clone(), message: text },
+        },
         20 => Input::PlayoutStarted { response },
         21 => Input::PlayoutStopped { response },
         22 => Input::PlayoutCleared { response },

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use async_openai::types::realtime::RealtimeServerEvent;
-use realtime::{CancelReason, Config, Dialect, IncompleteReason, Input, Intent, RateLimit, Session, Transport, Usage};
+use realtime::{
+    CancelReason, Config, Dialect, Failure, IncompleteReason, Input, Intent, RateLimit, Session, Transport, Usage,
+};
 use serde_json::{Value, json};
 use support::{config, configured, events, opened, opened_socket};
 
@@ -205,11 +207,17 @@ fn life(session: &mut Session) {
             Input::ResponseText { response: 3, delta: "in writing".to_owned() },
             Input::ResponseIncomplete { response: 3, reason: IncompleteReason::MaxOutputTokens },
             Input::ResponseCreated { response: 4 },
-            Input::ResponseFailed { response: 4, message: "it broke".to_owned() },
+            Input::ResponseFailed { response: 4, failure: failure() },
+            Input::ModelFailed(failure()),
         ],
     );
     client(session, &json!({"type": "nonsense"}));
     session.handle_timeout(Instant::now() + realtime::LIFETIME);
+}
+
+fn failure() -> Failure {
+    let (kind, code) = ("server_error".to_owned(), "overloaded".to_owned());
+    Failure { kind, code, message: "it broke".to_owned() }
 }
 
 fn lives() -> Vec<Value> {

@@ -3,7 +3,7 @@
 
 mod support;
 
-use realtime::{CancelReason, Command, Config, Input, ItemKind, Role, Session, Transport};
+use realtime::{CancelReason, Command, Config, Input, Item, ItemKind, Role, Session, Transport};
 use serde_json::{Value, json};
 use support::{commands, config, configured, events, feed, names, only_error, opened, opened_socket, send};
 
@@ -206,9 +206,16 @@ fn t02_t03_a_truncated_item_ends_where_it_was_heard_and_never_behind_its_end() {
     assert_eq!(truncate(&mut session, &item, 3000)[0]["audio_end_ms"], 1850, "what was cut does not come back");
     assert_eq!(truncate(&mut session, &item, -1)[0]["audio_end_ms"], 0);
     assert_eq!(act(&mut session, "retrieve", &item)[0]["item"]["content"][0]["transcript"], "");
-    let told = commands(&mut session);
-    assert_eq!(told.first(), Some(&Command::TruncateItem { item, audio_end_ms: 3700 }));
-    assert_eq!(told.len(), 4);
+    let told: Vec<_> =
+        commands(&mut session).into_iter().filter(|command| matches!(command, Command::TruncateItem { .. })).collect();
+    let cut = |audio_end_ms, words: &str| {
+        let transcript = Some(words.to_owned());
+        Command::TruncateItem { item: item.clone(), audio_end_ms, transcript }
+    };
+    assert_eq!(
+        told,
+        [cut(3700, "one two three four five six"), cut(1850, "one two three"), cut(1850, "one two three"), cut(0, ""),]
+    );
 }
 
 #[test]
@@ -260,4 +267,42 @@ fn an_item_deleted_in_the_making_is_done_and_gone() {
     let seen = feed(&mut session, [Input::ResponseDone { response: 1 }]);
     assert_eq!(names(&seen)[3..], ["conversation.item.done", "response.output_item.done", "response.done"]);
     assert_eq!(names(&act(&mut session, "retrieve", &item)), ["error"]);
+}
+
+#[test]
+fn the_call_learns_the_names_of_items_that_it_makes() {
+    let mut session = opened_socket();
+    send(&mut session, r#"{"type":"response.create","response":{"conversation":"none"}}"#);
+    let (call_id, name, arguments) = ("call_1".to_owned(), "weather".to_owned(), "{}".to_owned());
+    let text = |response, delta: &str| Input::ResponseText { response, delta: delta.to_owned() };
+    let seen = feed(
+        &mut session,
+        [
+            Input::ResponseCreated { response: 1 },
+            text(1, "aside"),
+            Input::ResponseDone { response: 1 },
+            Input::SpeechStarted { turn: 1, audio_start_ms: 0 },
+            Input::Committed { turn: 1 },
+            Input::ResponseCreated { response: 2 },
+            text(2, "look"),
+            text(2, "ing"),
+            Input::ToolCallDone { response: 2, call_id: call_id.clone(), name, arguments },
+        ],
+    );
+    let added = seen.iter().filter(|event| event["type"] == "conversation.item.added");
+    let ids: Vec<_> = added.map(|event| event["item"]["id"].as_str().unwrap().to_owned()).collect();
+    let item = |at: usize, kind| {
+        let previous = at.checked_sub(1).map(|at| ids[at].clone());
+        Command::AddItem(Box::new(Item { id: ids[at].clone(), previous, kind, json: String::new() }))
+    };
+    let told = commands(&mut session);
+    assert!(matches!(told[0], Command::CreateResponse(_)));
+    assert_eq!(
+        told[1..],
+        [
+            item(0, ItemKind::Speech { turn: 1 }),
+            item(1, ItemKind::Output { response: 2, call_id: None }),
+            item(2, ItemKind::Output { response: 2, call_id: Some(call_id) }),
+        ]
+    );
 }

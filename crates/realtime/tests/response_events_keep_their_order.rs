@@ -3,9 +3,9 @@
 
 mod support;
 
-use realtime::{CancelReason, Dialect, Input};
+use realtime::{CancelReason, Dialect, Failure, Input};
 use serde_json::json;
-use support::{feed, names, normalized, opened};
+use support::{feed, names, normalized, only_error, opened};
 
 fn user_turn() -> [Input; 3] {
     [
@@ -158,11 +158,25 @@ fn a_response_without_audio_has_no_output() {
 #[test]
 fn a_failure_is_a_status_not_an_error_event() {
     let mut session = opened();
-    let failure = Input::ResponseFailed { response: 1, message: "no answer within 10 s".to_owned() };
+    let failure = Input::ResponseFailed { response: 1, failure: failure("rate_limit_exceeded") };
     let seen = feed(&mut session, [Input::ResponseCreated { response: 1 }, failure]);
     assert_eq!(names(&seen), ["response.created", "response.done"]);
+    let error = json!({"type": "server_error", "code": "rate_limit_exceeded", "message": "too much"});
     assert_eq!(seen[1]["response"]["status"], "failed");
-    assert_eq!(seen[1]["response"]["status_details"]["error"]["message"], "no answer within 10 s");
+    assert_eq!(seen[1]["response"]["status_details"], json!({"type": "failed", "error": error}));
+}
+
+#[test]
+fn a_failure_outside_of_responses_is_an_error_event() {
+    let mut session = opened();
+    let seen = feed(&mut session, [Input::ModelFailed(failure("model_gone"))]);
+    let error =
+        json!({"type": "server_error", "code": "model_gone", "message": "too much", "param": null, "event_id": null});
+    assert_eq!(*only_error(&seen), error);
+}
+
+fn failure(code: &str) -> Failure {
+    Failure { kind: "server_error".to_owned(), code: code.to_owned(), message: "too much".to_owned() }
 }
 
 #[test]

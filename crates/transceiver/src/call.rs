@@ -11,6 +11,7 @@ mod dialogue;
 mod streamed;
 #[cfg(test)]
 mod tests;
+mod words;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use realtime::Dialect;
 use voice::MediaFrame;
 use voice::g711::Law;
 
-use crate::backend::{Backend, Loopback, Model, Monologue, Parrot};
+use crate::backend::{Backend, Loopback, Model, Models, Monologue, Parrot, Player};
 use crate::record::{CallName, Counts, SessionRecords, TurnRecord};
 use channel::Channel;
 use dialogue::Dialogue;
@@ -37,6 +38,8 @@ use streamed::Streamed;
 pub struct CallConfig {
     /// Of the dialogue, before the client's own settings.
     pub voice: voice::Config,
+    /// Who may answer.
+    pub models: Models,
 }
 
 /// What a call wants done.
@@ -89,7 +92,7 @@ pub struct CallStats {
 /// One call.
 pub struct Call {
     session: SessionId,
-    model: Model,
+    model: Arc<str>,
     epoch: Epoch,
     began: Instant,
     slot: Slot,
@@ -114,35 +117,34 @@ impl Mode {
     fn new(
         now: Instant,
         config: voice::Config,
-        model: Model,
+        model: &Model,
         request: &OpenRequest,
         api: &realtime::Session,
         seed: u64,
     ) -> Self {
-        let (turn, modality) = (api.turn_detection(), api.model_settings().modality);
+        let (mut turn, settings) = (words::turn_config(api.turn_detection()), api.model_settings());
         let backend: Box<dyn Backend> = match model {
             Model::Loopback => return Self::Loopback(Loopback::default()),
             Model::Parrot => Box::new(Parrot::new(config.backend_rate)),
-            Model::Monologue => Box::new(Monologue::new(config.backend_rate, seed)),
+            Model::Script(script) => Box::new(Player::new(script)),
+            Model::Monologue => {
+                turn = words::one_sided(&config);
+                Box::new(Monologue::new(config.backend_rate, seed))
+            }
         };
+        let config = voice::Config { turn, ..config };
         if request.transport() == Transport::Websocket {
-            let mut streamed = match model {
-                Model::Monologue => Streamed::one_sided(now, config, backend),
-                _ => Streamed::new(now, config, turn, backend),
-            };
-            streamed.set_modality(modality);
+            let mut streamed = Streamed::new(now, config, backend);
+            streamed.set_model(settings);
             return Self::Streamed(Box::new(streamed));
         }
-        let mut dialogue = match model {
-            Model::Monologue => Dialogue::one_sided(now, config, backend),
-            _ => Dialogue::new(now, config, turn, backend),
-        };
+        let mut dialogue = Dialogue::new(now, config, backend);
         match u8::try_from(request.codec).ok().and_then(Codec::numbered) {
             Some(Codec::Pcmu) => dialogue.answer_in(Law::Mu),
             Some(Codec::Pcma) => dialogue.answer_in(Law::A),
             _ => {}
         }
-        dialogue.set_modality(modality);
+        dialogue.set_model(settings);
         Self::Dialogue(Box::new(dialogue))
     }
 
@@ -165,17 +167,18 @@ impl Call {
             Transport::Unspecified => realtime::Transport::WebRtc,
             Transport::Websocket => realtime::Transport::WebSocket,
         };
-        let model = match Model::named(&request.model) {
+        let (name, model) = match config.models.named(&request.model) {
             // It returns packets, of which a WebSocket has none.
-            Some(Model::Loopback) if transport == realtime::Transport::WebSocket => Model::Parrot,
-            model => model.unwrap_or(Model::Parrot),
+            Some(Model::Loopback) if transport == realtime::Transport::WebSocket => ("parrot", Model::Parrot),
+            Some(model) => (request.model.as_str(), model),
+            None => ("parrot", Model::Parrot),
         };
         let api = realtime::Session::new(
             now,
             &realtime::Config {
                 seed,
-                model: model.name().to_owned(),
-                vad: dialogue::api_vad(&config.voice),
+                model: name.to_owned(),
+                vad: words::api_vad(&config.voice),
                 created_at: request.created_at,
                 requested: request.session_config.clone(),
                 transport,
@@ -187,10 +190,10 @@ impl Call {
                 ..realtime::Config::default()
             },
         );
-        let mode = Mode::new(now, config.voice, model, request, &api, seed);
+        let mode = Mode::new(now, config.voice, &model, request, &api, seed);
         let mut call = Self {
             session: SessionId(request.session),
-            model,
+            model: name.into(),
             epoch: Epoch(request.epoch),
             began: now,
             slot,
@@ -369,7 +372,7 @@ impl Call {
         };
         SessionRecords {
             session: self.session,
-            model: self.model.name(),
+            model: Arc::clone(&self.model),
             live: !self.ended,
             state,
             began: self.began,
@@ -386,14 +389,14 @@ impl Call {
         }
     }
 
-    /// Who answers.
+    /// Who answers, by name.
     #[must_use]
-    pub fn model(&self) -> Model {
-        self.model
+    pub fn model(&self) -> &str {
+        &self.model
     }
 
     pub(crate) fn name(&self) -> CallName {
-        CallName { session: self.session, epoch: self.epoch, model: self.model.name() }
+        CallName { session: self.session, epoch: self.epoch, model: Arc::clone(&self.model) }
     }
 
     pub(crate) fn began(&self) -> Instant {
@@ -470,7 +473,7 @@ impl Call {
             Mode::Streamed(streamed) => streamed.settle(now, &mut self.api),
             Mode::Loopback(_) => {
                 while let Some(command) = self.api.poll_command() {
-                    dialogue::refuse(&mut self.api, &command);
+                    words::refuse(&mut self.api, &command);
                 }
             }
         }

@@ -1,15 +1,20 @@
 //! The transceiver's config file. deploy/transceiver.toml shows every key with its default.
 
+mod models;
 mod otlp;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use daemon::Problems;
 use daemon::config::Checked;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use models::load as load_models;
+pub use models::{ModelConfig, ModelKind};
 pub use otlp::OtlpConfig;
 
+use crate::backend::Models;
 use crate::call::CallConfig;
 
 /// Most calls one process is laid out for: the link's own bound on sessions.
@@ -37,6 +42,8 @@ pub struct Config {
     pub log: daemon::log::Config,
     /// Spans of the turns, for a collector.
     pub otlp: OtlpConfig,
+    /// Models beside those that are built in, by name. Defaults to none.
+    pub models: BTreeMap<String, ModelConfig>,
     /// The dialogue.
     pub voice: VoiceConfig,
 }
@@ -180,6 +187,7 @@ impl Default for Config {
             drain_timeout_ms: 10_000,
             log: daemon::log::Config::default(),
             otlp: OtlpConfig::default(),
+            models: BTreeMap::new(),
             voice: VoiceConfig::default(),
         }
     }
@@ -226,6 +234,7 @@ impl Checked for Config {
         );
         self.log.check(problems);
         self.otlp.check(problems);
+        models::check(&self.models, problems);
         self.voice.check(problems);
     }
 }
@@ -312,6 +321,6 @@ impl From<&VoiceConfig> for CallConfig {
                 ..voice::RepairConfig::default()
             },
         };
-        Self { voice }
+        Self { voice, models: Models::default() }
     }
 }

@@ -18,7 +18,7 @@ mod slots;
 mod start;
 mod worker;
 
-pub use backend::Model;
-pub use config::{Config, OtlpConfig, VoiceConfig};
+pub use backend::{Model, Models, Script, ScriptError};
+pub use config::{Config, ModelConfig, ModelKind, OtlpConfig, VoiceConfig};
 pub use daemon_main::run;
 pub use start::Transceiver;

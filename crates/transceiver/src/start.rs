@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use daemon::bind::{self, Transport};
-use daemon::{Problem, StartError};
+use daemon::{ConfigError, Problem, StartError};
 use link::identity::{NodeIdentity, Role, default_state_dir};
 use link::ids::TransceiverId;
 use link::quic::{Endpoint, EndpointError};
@@ -15,8 +15,9 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::LocalSet;
 
+use crate::backend::Models;
 use crate::call::CallConfig;
-use crate::config::Config;
+use crate::config::{Config, load_models};
 use crate::link_thread::{self, Parts, Stop, WorkerEnds};
 use crate::record::Records;
 use crate::record::otlp::Exporter;
@@ -115,6 +116,7 @@ struct Up {
     workers: Vec<WorkerEnds>,
     threads: Vec<JoinHandle<()>>,
     records: Records,
+    models: Models,
     exporter: Option<Exporter>,
 }
 
@@ -126,6 +128,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         Endpoint::server(identity, config.link_bind).map_err(refused)?
     };
     let link_addr = endpoint.local_addr().map_err(failed)?;
+    let models = load_models(&config.models).map_err(|problems| ConfigError { file: None, problems })?;
     let (exporter, spans) = Exporter::start(&config.otlp, config.id)?.unzip();
     let mut up = Up {
         runtime,
@@ -134,6 +137,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         workers: Vec::new(),
         threads: Vec::new(),
         records: Records::default(),
+        models,
         exporter,
     };
     let cores = net::pin::cores();
@@ -143,8 +147,8 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         let core = if count == cores.len() { cores.get(index).copied() } else { None };
         let outputs_ready = Arc::new(Notify::new());
         // On failure the workers started before end by themselves: their rings are abandoned.
-        let voice = CallConfig::from(&config.voice);
-        let worker = worker_thread::start(index, core, voice, Arc::clone(&outputs_ready), spans.clone())
+        let calls = CallConfig { models: up.models.clone(), ..CallConfig::from(&config.voice) };
+        let worker = worker_thread::start(index, core, calls, Arc::clone(&outputs_ready), spans.clone())
             .map_err(|error| StartError::failed("starting a worker", error))?;
         up.workers.push(WorkerEnds { to_worker: worker.to_worker, from_worker: worker.from_worker, outputs_ready });
         up.records.add(worker.asks, worker.thread.thread().clone());
@@ -155,8 +159,8 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
 
 impl Up {
     fn run(self, config: &Config, stop: watch::Receiver<Stop>) {
-        let Self { runtime, endpoint, workers, threads, exporter, .. } = self;
-        let parts = Parts { id: config.id, seats: config.seats, endpoint, workers, stop };
+        let Self { runtime, endpoint, workers, threads, models, exporter, .. } = self;
+        let parts = Parts { id: config.id, seats: config.seats, models, endpoint, workers, stop };
         let tasks = LocalSet::new();
         runtime.block_on(tasks.run_until(link_thread::run(parts)));
         drop(tasks);

@@ -237,7 +237,7 @@ impl Worker {
 fn leave(call: &mut Call, records: &mut VecDeque<Left>) {
     let (name, began) = (call.name(), call.began());
     while let Some(record) = call.poll_record() {
-        records.push_back(Left { call: name, began, over: Over::Turn(record) });
+        records.push_back(Left { call: name.clone(), began, over: Over::Turn(record) });
     }
 }
 

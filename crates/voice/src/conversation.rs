@@ -8,6 +8,7 @@ mod uplink;
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use crate::backend::{BackendInput, BackendOutput, Failure, Request, ResponseId, TurnId, TurnVerdict};
 use crate::client::ClientDelay;
 use crate::config::{Config, TurnConfig};
 use crate::decision::{DecisionKind, InterruptSource, Profile};
@@ -19,7 +20,7 @@ use crate::repair::{Repair, RepairStats};
 use crate::timbre::Timbre;
 use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Action, Reply, State, Turns};
-use crate::types::{BackendInput, BackendOutput, Event, FlushReason, Output, Playout, ResponseId, TurnId, TurnVerdict};
+use crate::types::{Event, FlushReason, Output, Playout};
 use crate::verdict::{Judge, Judging};
 use crate::way::Ways;
 
@@ -158,13 +159,8 @@ impl Conversation {
     pub fn handle_backend(&mut self, now: Instant, output: BackendOutput) {
         match output {
             BackendOutput::Ready => {}
-            BackendOutput::UserTranscript { text, is_final } => {
-                let action = self.turns.words(&text, is_final);
-                self.act_if(now, action);
-                if self.last_turn > 0 {
-                    self.event(Event::UserTranscript { turn: TurnId(self.last_turn), text, is_final });
-                }
-            }
+            BackendOutput::Initiate => drop(self.respond(now, self.as_set())),
+            BackendOutput::UserTranscript { turn, text, is_final } => self.user_words(now, turn, text, is_final),
             BackendOutput::TurnVerdict(TurnVerdict::Complete { probability }) => {
                 self.turns.complete_verdict(probability);
             }
@@ -188,23 +184,26 @@ impl Conversation {
             }
             BackendOutput::Backchannel { frames } => self.backchannel(frames),
             BackendOutput::Text { response, delta, words } => self.reply_text(now, response, delta, &words),
+            BackendOutput::Usage { response, usage } => {
+                self.refresh(now, response);
+                if self.is_current(response) {
+                    self.event(Event::ResponseUsage { response, usage });
+                }
+            }
             BackendOutput::ResponseDone { response } if self.is_current(response) => self.finish(response),
-            BackendOutput::ResponseDone { .. } => self.orphans += 1,
+            BackendOutput::ResponseIncomplete { response, reason } if self.is_current(response) => {
+                self.finish_early(response, reason);
+            }
+            BackendOutput::ResponseDone { .. } | BackendOutput::ResponseIncomplete { .. } => self.orphans += 1,
             BackendOutput::Closed => match self.generation.take() {
                 Some(Generation { response, began, muted, .. }) if began || muted => self.finish(response),
                 Some(Generation { response, .. }) => {
-                    let message = "the backend closed before it gave any audio".to_owned();
-                    self.event(Event::ResponseFailed { response, message });
+                    let failure = Failure::new("backend_closed", "the backend closed before it gave any audio");
+                    self.event(Event::ResponseFailed { response, failure });
                 }
                 None => {}
             },
-            BackendOutput::Fault { message, .. } => match self.generation.take() {
-                Some(generation) => {
-                    self.outgoing.complete(generation.response);
-                    self.event(Event::ResponseFailed { response: generation.response, message });
-                }
-                None => self.orphans += 1,
-            },
+            BackendOutput::Fault { response, failure, .. } => self.fault(response, failure),
         }
         self.settle(now);
     }
@@ -272,14 +271,14 @@ impl Conversation {
             self.outgoing.complete(response);
             self.backend(BackendInput::Cancel { response });
             let message = format!("the backend gave no audio for {} ms", self.config.response_timeout_ms);
-            self.event(Event::ResponseFailed { response, message });
+            self.event(Event::ResponseFailed { response, failure: Failure::new("backend_timeout", message) });
         }
         if self.outgoing.is_stalled(now) {
             self.outgoing.stats.stalled += 1;
             self.turns.note(DecisionKind::PlayoutTimeout, InterruptSource::Timer);
             if let Some(response) = self.outgoing.current() {
-                let message = "the edge reports no playout".to_owned();
-                self.event(Event::ResponseFailed { response, message });
+                let failure = Failure::new("playout_timeout", "the edge reports no playout");
+                self.event(Event::ResponseFailed { response, failure });
             }
             self.cut(now, FlushReason::ClientCancelled);
         }
@@ -317,7 +316,7 @@ impl Conversation {
         self.settle(self.now);
     }
 
-    /// Responses asked for from now on are wanted as text: their sound is not played.
+    /// Responses that nobody says otherwise of are wanted as text: their sound is not played.
     pub fn set_text_only(&mut self, text_only: bool) {
         self.text_only = text_only;
     }
@@ -357,9 +356,14 @@ impl Conversation {
         self.settle(now);
     }
 
-    /// Asks for a response. `None`: one is active.
+    /// Asks for a response as the settings say. `None`: one is active.
     pub fn create_response(&mut self, now: Instant) -> Option<ResponseId> {
-        let response = self.respond(now);
+        self.create_response_as(now, self.as_set())
+    }
+
+    /// Asks for a response. `None`: one is active.
+    pub fn create_response_as(&mut self, now: Instant, request: Request) -> Option<ResponseId> {
+        let response = self.respond(now, request);
         self.settle(now);
         response
     }

@@ -7,8 +7,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::backend::{AgentAudio, ResponseId, WordTime};
 use crate::conversation::Conversation;
-use crate::types::{AgentAudio, Event, ResponseId, WordTime};
+use crate::types::Event;
 
 /// Mean square of samples that are sound: 50 dB below full scale.
 const SOUND: i64 = 100 * 100;
@@ -90,7 +91,7 @@ impl Conversation {
     }
 
     fn begin_unasked(&mut self, now: Instant) -> Option<ResponseId> {
-        let response = self.new_response(now)?;
+        let response = self.new_response(now, self.as_set().text_only)?;
         self.duplex.response = Some(response);
         self.event(Event::ResponseCreated { response });
         Some(response)

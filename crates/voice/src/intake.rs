@@ -8,9 +8,9 @@
 
 use std::collections::VecDeque;
 
+use crate::backend::AgentAudio;
 use crate::opus::packet_samples;
 use crate::rate::{self, Resampler};
-use crate::types::AgentAudio;
 
 /// Pieces shorter than this are put together: a backend that gives one sample at a time costs no allocation for each.
 const SMALL: usize = 480;

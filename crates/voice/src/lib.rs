@@ -15,6 +15,7 @@
 
 mod adapt;
 pub mod babble;
+mod backend;
 mod client;
 mod config;
 mod contour;
@@ -51,6 +52,10 @@ mod verdict;
 mod voicing;
 mod way;
 
+pub use backend::{
+    AgentAudio, BackendInput, BackendOutput, Failure, IncompleteReason, Item, ItemKind, Overrides, Request, ResponseId,
+    Role, Settings, ToolCall, TurnId, TurnVerdict, Usage, WordTime,
+};
 pub use config::{Config, Eagerness, InterruptionConfig, InterruptionProfile, RepairConfig, ServerVad, TurnConfig};
 pub use conversation::{Conversation, Stats};
 pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
@@ -59,7 +64,6 @@ pub use outgoing::OutgoingStats;
 pub use stream::{SampleFormat, Stream, StreamOutput, StreamStats};
 pub use turn::State;
 pub use types::{
-    AgentAudio, BackendInput, BackendOutput, Balance, ClientView, Codec, Event, FlushReason, MediaFrame, Output,
-    Playout, Received, ResponseId, Role, ToolCall, TurnId, TurnTiming, TurnVerdict, Utterance, WordTime,
+    Balance, ClientView, Codec, Event, FlushReason, MediaFrame, Output, Playout, Received, TurnTiming, Utterance,
 };
 pub use verdict::Judge;

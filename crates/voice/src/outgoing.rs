@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use crate::adapt::{Adapt, Coding};
+use crate::backend::{AgentAudio, ResponseId, WordTime};
 use crate::contour::Contour;
 use crate::echo::Echo;
 use crate::intake::{Intake, Next, Piece};
@@ -18,7 +19,7 @@ use crate::ledger::{Ledger, Way};
 use crate::opus::{CreateError, Encoder, EncoderConfig, MAX_PACKET_BYTES};
 use crate::preroll::{Arrival, Preroll};
 use crate::script::{Pace, Script};
-use crate::types::{AgentAudio, Balance, ClientView, FlushReason, Output, Received, ResponseId, Utterance, WordTime};
+use crate::types::{Balance, ClientView, FlushReason, Output, Received, Utterance};
 
 /// Frames encoded per turn of the caller's loop: 3 x 0.3 ms.
 pub(crate) const FRAMES_PER_TURN: usize = 3;

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
+use crate::backend::WordTime;
 use crate::contour::Contour;
-use crate::types::WordTime;
 
 /// Text kept of one reply: what a `response.done` can repeat. What is beyond is not cut, but missing.
 const MAX_BYTES: usize = 128 * 1024;

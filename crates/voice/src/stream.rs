@@ -30,6 +30,7 @@ mod waiting;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::backend::{BackendInput, Request, ResponseId, TurnId};
 use crate::config::{Config, ServerVad, TurnConfig};
 use crate::decision::{DecisionKind, InterruptSource, Profile};
 use crate::ear::Ear;
@@ -38,7 +39,7 @@ use crate::rate::Resampler;
 use crate::timbre::Timbre;
 use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Reply, State, Turns};
-use crate::types::{BackendInput, Event, FlushReason, ResponseId, TurnId, TurnTiming};
+use crate::types::{Event, FlushReason, TurnTiming};
 use crate::verdict::{Judge, Judging};
 use outlet::{AHEAD, Playing};
 use replying::{Generation, Played};
@@ -75,13 +76,6 @@ pub enum SampleFormat {
     Pcm16,
     /// One byte per sample, 8 kHz.
     G711(Law),
-}
-
-/// What a response is wanted as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Modality {
-    Speech,
-    Text,
 }
 
 /// What a stream wants done. Poll until empty after every input.
@@ -151,7 +145,7 @@ pub struct Stream {
     hearing: Go,
     sending: Go,
     format: SampleFormat,
-    modality: Modality,
+    text_only: bool,
     generation: Option<Generation>,
     last_response: u64,
     /// The first reply, if nothing of the user's came before it.
@@ -227,7 +221,7 @@ impl Stream {
             hearing: Go::default(),
             sending: Go::default(),
             format: SampleFormat::Pcm16,
-            modality: Modality::Speech,
+            text_only: false,
             generation: None,
             last_response: 0,
             greeting: None,
@@ -265,8 +259,8 @@ impl Stream {
             Some(Step::Commit) => refused = (!self.commit_heard(now)).then_some(StreamOutput::CommitRefused),
             Some(Step::Clear) => self.clear_heard(),
             Some(Step::Turn(turn)) => self.use_turn(now, turn),
-            Some(Step::Respond(modality)) => {
-                refused = self.respond(now, modality).is_none().then_some(StreamOutput::CreateRefused);
+            Some(Step::Respond(request)) => {
+                refused = self.respond(now, request).is_none().then_some(StreamOutput::CreateRefused);
             }
             None => {}
         }
@@ -315,9 +309,9 @@ impl Stream {
         self.format = format;
     }
 
-    /// Responses asked for from now on are wanted as text: their sound is not sent.
+    /// Responses that nobody says otherwise of are wanted as text: their sound is not sent.
     pub fn set_text_only(&mut self, text_only: bool) {
-        self.modality = if text_only { Modality::Text } else { Modality::Speech };
+        self.text_only = text_only;
     }
 
     /// Plugs in a judge of turn ends, for `semantic_vad`.
@@ -325,16 +319,21 @@ impl Stream {
         self.judging.set(judge);
     }
 
-    /// Asks for a response. `false`: one is active, or asked for.
+    /// Asks for a response as the settings say. `false`: one is active, or asked for.
     pub fn create_response(&mut self, now: Instant) -> bool {
+        self.create_response_as(now, self.as_set())
+    }
+
+    /// Asks for a response. `false`: one is active, or asked for.
+    pub fn create_response_as(&mut self, now: Instant, request: Request) -> bool {
         if self.generation.is_some() || self.waiting.asks() || self.waiting.is_full() {
             return false;
         }
         if self.waiting.is_empty() {
-            self.respond(now, self.modality);
+            self.respond(now, request);
             self.settle(now);
         } else {
-            self.waiting.respond(self.modality);
+            self.waiting.respond(request);
         }
         true
     }

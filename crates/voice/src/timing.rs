@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use crate::types::{ResponseId, TurnTiming};
+use crate::backend::ResponseId;
+use crate::types::TurnTiming;
 
 /// When a frame came, and when it was released and judged.
 #[derive(Debug, Clone, Copy)]

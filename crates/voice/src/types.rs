@@ -1,5 +1,7 @@
-//! What goes into a conversation and what comes out. Sample positions and media times are 48 kHz.
+//! What goes into a conversation and what comes out; what backends are told and say is in `backend.rs`. Sample positions and
+//! media times are 48 kHz.
 
+use crate::backend::{BackendInput, Failure, IncompleteReason, ResponseId, ToolCall, TurnId, Usage};
 use crate::decision::Decision;
 
 /// What codes a packet of the user's.
@@ -49,252 +51,9 @@ impl<'a> MediaFrame<'a> {
     }
 }
 
-/// A response, ours; rising. Everything of a cancelled one is dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ResponseId(pub u64);
-
-impl ResponseId {
-    /// What a backend gives that speaks without being asked, and does not say where a reply begins and ends. Taken when
-    /// [`Config::duplex_silence_ms`](crate::Config::duplex_silence_ms) is set.
-    pub const UNASKED: Self = Self(0);
-}
-
-/// A stretch of user speech, ours; rising.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct TurnId(pub u64);
-
 /// Same number as `link::ids::UtteranceId`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Utterance(pub u32);
-
-/// To the backend.
-#[derive(Debug, Clone, PartialEq)]
-pub enum BackendInput {
-    /// User audio of the running turn, prefix padding first, at `Config::backend_rate`. Without a gap, unless the user's
-    /// device sent nothing for more than a second: of that silence 1 s comes as samples.
-    Audio {
-        /// Mono.
-        pcm: Vec<i16>,
-        /// 48 kHz media time of the first sample.
-        media_time: u64,
-    },
-    /// The user began. Audio before it that was not committed is dropped (cleared by the client).
-    SpeechStarted {
-        /// Which stretch.
-        turn: TurnId,
-    },
-    /// What was said at a time for which the backend was given something made up: a packet came late. For recognizers that
-    /// can go back; only for those that said so ([`crate::RepairConfig::corrections`]). It may lie in a turn that ended.
-    Correction {
-        /// Mono, at `Config::backend_rate`.
-        pcm: Vec<i16>,
-        /// 48 kHz media time of the first sample.
-        media_time: u64,
-    },
-    /// The user pressed a key of the telephone (RFC 4733), told once, when it goes down: `0` to `9`, `*`, `#`, `A` to `D`. It is
-    /// no speech: it begins no turn and interrupts nothing; what it means is the backend's to say.
-    Key {
-        /// Which.
-        key: char,
-        /// 48 kHz media time.
-        media_time: u64,
-    },
-    /// The user stopped; `voiced` is first to last voiced sample in 48 kHz media time.
-    SpeechStopped {
-        /// Which stretch.
-        turn: TurnId,
-        /// First voiced sample.
-        from: u64,
-        /// One past the last voiced sample.
-        to: u64,
-    },
-    /// The turn is complete; its audio is an input item.
-    Commit {
-        /// Which stretch.
-        turn: TurnId,
-    },
-    /// Answer.
-    CreateResponse {
-        /// The id everything of it carries.
-        response: ResponseId,
-    },
-    /// The response that is asked for next is wanted as text: sound of it is not played.
-    TextOnly {
-        /// Which.
-        response: ResponseId,
-    },
-    /// Words that were not spoken: an item of the conversation, to be known when it goes on. No answer is asked for by it.
-    Text {
-        /// Whose.
-        role: Role,
-        /// All of them.
-        text: String,
-    },
-    /// What a tool returned that the backend called.
-    ToolResult {
-        /// Of which call.
-        call_id: String,
-        /// As the tool wrote it.
-        output: String,
-    },
-    /// Stop it; what still comes of it is dropped.
-    Cancel {
-        /// Which.
-        response: ResponseId,
-    },
-    /// How much of a reply the user got: once when it is over, played to its end or cut. The context ends there.
-    Played {
-        /// Which.
-        response: ResponseId,
-        /// 48 kHz item samples played; 0: nothing was heard of it.
-        samples: u64,
-        /// Where the user was, in item samples, when they began the speech that cut it. `None`: it was not cut by speech.
-        heard_at: Option<u64>,
-    },
-    /// The session is over.
-    Close,
-}
-
-/// Who said something.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The application.
-    System,
-    /// The user.
-    User,
-    /// The agent.
-    Assistant,
-}
-
-/// A call of a tool, whole or in pieces.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolCall {
-    /// Names it, for its result.
-    pub call_id: String,
-    /// The tool's name.
-    pub name: String,
-    /// More of its arguments (JSON text), or all of them when `is_final`.
-    pub arguments: String,
-    /// The call is complete.
-    pub is_final: bool,
-}
-
-/// Speech as a backend gives it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AgentAudio {
-    /// Mono samples at `Config::backend_rate`.
-    Pcm(Vec<i16>),
-    /// Mono PCM as it came over a wire: 16 bits, little endian. Pieces may end inside a sample.
-    Bytes {
-        /// What the backend says its rate is, in Hz.
-        rate: u32,
-        /// Any number of bytes.
-        data: Vec<u8>,
-    },
-    /// Opus packets, in order, passed on as they are.
-    Opus(Vec<Vec<u8>>),
-}
-
-impl AgentAudio {
-    /// Nothing at all.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        match self {
-            Self::Pcm(pcm) => pcm.is_empty(),
-            Self::Bytes { data, .. } => data.is_empty(),
-            Self::Opus(packets) => packets.is_empty(),
-        }
-    }
-}
-
-/// When a word was said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WordTime {
-    /// Bytes of the delta up to the word's end.
-    pub to: usize,
-    /// 48 kHz item samples up to the word's end.
-    pub end: u64,
-}
-
-/// From the backend.
-#[derive(Debug, Clone, PartialEq)]
-pub enum BackendOutput {
-    /// It takes audio.
-    Ready,
-    /// It accepted CreateResponse.
-    ResponseStarted {
-        /// Which.
-        response: ResponseId,
-    },
-    /// Speech.
-    Audio {
-        /// Which.
-        response: ResponseId,
-        /// More of it.
-        audio: AgentAudio,
-    },
-    /// Words of the speech.
-    Text {
-        /// Which.
-        response: ResponseId,
-        /// More of the transcript.
-        delta: String,
-        /// When its words are said, rising. Empty: not known.
-        words: Vec<WordTime>,
-    },
-    /// It calls a tool. The response goes on, or ends, without waiting for the result.
-    ToolCall {
-        /// Which.
-        response: ResponseId,
-        /// The call, or more of it.
-        call: ToolCall,
-    },
-    /// A sound of attention of the agent's own, to be played while the user speaks. It is no part of a response.
-    Backchannel {
-        /// Opus packets of 20 ms.
-        frames: Vec<Vec<u8>>,
-    },
-    /// Nothing more of it.
-    ResponseDone {
-        /// Which.
-        response: ResponseId,
-    },
-    /// Words of the user's. They count as evidence of an interruption that sound began; words alone interrupt nothing,
-    /// since those of the question often come while the answer plays.
-    UserTranscript {
-        /// More of the utterance, or all of it when `is_final`.
-        text: String,
-        /// The utterance is over; the next text belongs to another.
-        is_final: bool,
-    },
-    /// What it makes of the user's speech.
-    TurnVerdict(TurnVerdict),
-    /// It is gone without a fault: what it gave of a reply is all of it.
-    Closed,
-    /// It failed.
-    Fault {
-        /// For people.
-        message: String,
-        /// Trying again may help.
-        retryable: bool,
-    },
-}
-
-/// A backend's word on whose turn it is; probabilities from 0 to 1. It is evidence like any other: the rules for
-/// interruptions and the bounds on silence hold for it too.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum TurnVerdict {
-    /// The user, silent now, has said all they want to say.
-    Complete {
-        /// That it is so.
-        probability: f32,
-    },
-    /// The user, speaking over the reply, wants the turn: below 0.5 it is a listener's sound.
-    Interruption {
-        /// That it is so.
-        probability: f32,
-    },
-}
 
 /// What the edge reports of playout; positions are 48 kHz item samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -516,13 +275,31 @@ pub enum Event {
         /// What it seems to be, in Hz.
         likely: u32,
     },
+    /// What a response cost; ahead of its end.
+    ResponseUsage {
+        /// Which.
+        response: ResponseId,
+        /// Tokens.
+        usage: Usage,
+    },
+    /// The backend ended it before it was complete, and gave all there is of it.
+    ResponseIncomplete {
+        /// Which.
+        response: ResponseId,
+        /// 48 kHz samples of audio generated.
+        generated: u64,
+        /// Why.
+        reason: IncompleteReason,
+    },
     /// The backend failed, or gave nothing in time.
     ResponseFailed {
         /// Which.
         response: ResponseId,
-        /// For people.
-        message: String,
+        /// What is told of it.
+        failure: Failure,
     },
+    /// The backend failed while it made no response.
+    BackendFailed(Failure),
     /// The user pressed a key of the telephone (RFC 4733): `0` to `9`, `*`, `#`, `A` to `D`.
     KeyPressed {
         /// Which.

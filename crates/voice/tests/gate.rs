@@ -36,7 +36,7 @@ fn tell(bench: &mut Bench, output: BackendOutput) {
 }
 
 fn words(text: &str, is_final: bool) -> BackendOutput {
-    BackendOutput::UserTranscript { text: text.to_owned(), is_final }
+    BackendOutput::UserTranscript { turn: None, text: text.to_owned(), is_final }
 }
 
 #[test]

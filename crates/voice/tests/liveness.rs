@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use common::speech::Random;
 use common::{Bench, speech};
-use voice::{AgentAudio, BackendOutput, Config, MediaFrame, Playout, ResponseId, State, TurnConfig, Utterance};
+use voice::{
+    AgentAudio, BackendOutput, Config, Failure, MediaFrame, Playout, ResponseId, State, TurnConfig, Utterance,
+};
 
 /// Random acts of the user, the network, the backend, the edge and the client.
 fn act(bench: &mut Bench, random: &mut Random) {
@@ -40,7 +42,7 @@ fn act(bench: &mut Bench, random: &mut Random) {
             .handle_backend(now, BackendOutput::Audio { response, audio: AgentAudio::Pcm(vec![100; 3000]) }),
         15 => bench.conversation.handle_backend(now, BackendOutput::ResponseDone { response }),
         16 => {
-            let fault = BackendOutput::Fault { message: "away".into(), retryable: true };
+            let fault = BackendOutput::Fault { response: None, failure: Failure::new("away", ""), retryable: true };
             bench.conversation.handle_backend(now, fault);
         }
         17 => bench.conversation.handle_playout(now, Playout::Finished { utterance, sent }),

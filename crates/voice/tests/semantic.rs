@@ -305,7 +305,7 @@ fn t10_speech_before_the_backend_is_ready_is_one_turn() {
     bench.run_ms(3000);
     assert_eq!(bench.conversation.state(), State::Thinking);
     let response = bench.log.iter().find_map(|(_, output)| match output {
-        Output::Backend(BackendInput::CreateResponse { response }) => Some(*response),
+        Output::Backend(BackendInput::CreateResponse { response, .. }) => Some(*response),
         _ => None,
     });
     bench.conversation.handle_backend(bench.now, BackendOutput::Ready);

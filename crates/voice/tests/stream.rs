@@ -119,7 +119,7 @@ impl Bench {
             BackendInput::SpeechStarted { .. } => self.turn.clear(),
             BackendInput::Audio { pcm, .. } => self.turn.extend(pcm),
             BackendInput::Commit { .. } => self.heard = std::mem::take(&mut self.turn),
-            BackendInput::CreateResponse { response } if !self.silent => {
+            BackendInput::CreateResponse { response, .. } if !self.silent => {
                 let pcm = self.says.clone().unwrap_or_else(|| self.heard.clone());
                 for pcm in pcm.chunks(1600) {
                     self.give(*response, pcm.to_vec());

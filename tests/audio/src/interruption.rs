@@ -284,7 +284,7 @@ impl Scene {
             while let Some(output) = self.conversation.poll_output() {
                 match output {
                     // What the user says over a reply needs no answer here.
-                    Output::Backend(BackendInput::CreateResponse { response }) if self.asked != Some(response) => {
+                    Output::Backend(BackendInput::CreateResponse { response, .. }) if self.asked != Some(response) => {
                         self.conversation.handle_backend(now, BackendOutput::ResponseStarted { response });
                         self.conversation.handle_backend(now, BackendOutput::ResponseDone { response });
                     }

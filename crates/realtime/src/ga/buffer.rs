@@ -7,7 +7,7 @@ use super::item;
 use super::items::Place;
 use super::session::Session;
 use crate::audio::AudioError;
-use crate::call::Command;
+use crate::call::{Command, ItemKind};
 use crate::limits::{MAX_EARLY_BYTES, MAX_TRANSCRIPT_BYTES, MAX_TURNS, escaped_len};
 
 /// A stretch of speech.
@@ -89,6 +89,7 @@ impl Session {
         self.heard.retain(|heard| heard.turn >= turn || heard.committed);
         let item = item::speech(&id, None);
         let previous = self.items.insert(Place::End, &id, &item).unwrap_or_default();
+        self.tell_item(&id, previous.clone(), ItemKind::Speech { turn });
         self.emit("input_audio_buffer.committed", json!({"previous_item_id": previous, "item_id": id}));
         self.emit("conversation.item.added", json!({"previous_item_id": previous, "item": item}));
         self.emit("conversation.item.done", json!({"previous_item_id": previous, "item": item}));

@@ -45,7 +45,7 @@ impl Session {
             state: CallState::Making,
         };
         let item = call.json();
-        self.add_output(response, &mut call.place, &item);
+        self.add_output(response, &mut call.place, &item, Some(call_id.to_owned()));
         response.calls.push(call);
         response.calls.len() - 1
     }

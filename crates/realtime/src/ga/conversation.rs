@@ -73,22 +73,23 @@ impl Session {
         }
         let has_ms = self.items.spoken_ms(&id);
         let audio_end_ms = truncation::end_ms(asked_ms, has_ms, self.strict_truncation)?;
-        match making {
+        let cut = |text: &str| (!text.is_empty()).then(|| truncation::words(text, audio_end_ms, has_ms).to_owned());
+        let transcript = match making {
             // Its end was not told yet: it will be told as cut.
             Some(response) if response.is_active() || response.is_held() => {
-                let text = message_of(response, &id).map_or("", |message| message.text.as_str());
-                let words = truncation::words(text, audio_end_ms, has_ms).to_owned();
-                response.truncate(Some(&words));
+                let words = message_of(response, &id).and_then(|message| cut(&message.text));
+                response.truncate(words.as_deref().or(Some("")));
+                words
             }
             _ => {
-                let text = item.pointer("/content/0/transcript").and_then(Value::as_str).unwrap_or_default();
-                let words = truncation::words(text, audio_end_ms, has_ms).to_owned();
-                self.cut_item(&id, item, Some(&words));
+                let words = item.pointer("/content/0/transcript").and_then(Value::as_str).and_then(cut);
+                self.cut_item(&id, item, words.as_deref().or(Some("")));
+                words
             }
-        }
+        };
         self.items.set_spoken(&id, audio_end_ms);
         self.tell_truncated(&id, audio_end_ms);
-        self.commands.push_back(Command::TruncateItem { item: id, audio_end_ms });
+        self.commands.push_back(Command::TruncateItem { item: id, audio_end_ms, transcript });
         Ok(())
     }
 

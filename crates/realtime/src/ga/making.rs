@@ -9,7 +9,7 @@ use super::response::{Held, Message, Place, Playout, Response, Status};
 use super::session::Session;
 use crate::Transport;
 use crate::audio;
-use crate::call::{CancelReason, Command, Input, Modality, RateLimit};
+use crate::call::{CancelReason, Command, Failure, Input, Item, ItemKind, Modality, RateLimit};
 use crate::limits::{MAX_DELTA_BYTES, MAX_RATE_LIMITS, MAX_RESPONSES, MAX_TRANSCRIPT_BYTES, escaped_len};
 
 impl Session {
@@ -62,8 +62,8 @@ impl Session {
             Input::ResponseDone { response } => self.close_response(response, Status::Completed),
             Input::ResponseIncomplete { response, reason } => self.close_response(response, Status::Incomplete(reason)),
             Input::ResponseCancelled { response, reason } => self.cancelled(response, reason),
-            Input::ResponseFailed { response, message } => {
-                self.close_response(response, Status::Failed(message.chars().take(512).collect()));
+            Input::ResponseFailed { response, failure } => {
+                self.close_response(response, Status::Failed(failure.bounded()));
             }
             Input::ReplyOver { response } => self.reply_over(response),
             // Where the client plays, it owns playout and says where it cut.
@@ -84,7 +84,9 @@ impl Session {
             return;
         }
         if let Some(active) = self.responses.iter().find(|response| response.is_active()) {
-            self.close_response(active.number, Status::Failed("another response took its place".to_owned()));
+            let (kind, code) = ("server_error".to_owned(), "response_replaced".to_owned());
+            let message = "another response took its place".to_owned();
+            self.close_response(active.number, Status::Failed(Failure { kind, code, message }));
         }
         // One cut of which the edge's word has not come yet is told before the next begins.
         while let Some(held) = self.responses.iter().find(|response| response.is_held()) {
@@ -110,7 +112,7 @@ impl Session {
         let mut message = Message::new(self.new_place(response));
         let id = message.place.id.clone();
         let item = response.message_json(&message);
-        self.add_output(response, &mut message.place, &item);
+        self.add_output(response, &mut message.place, &item, None);
         let body = part(response, &id, message.place.output_index, json!({"part": content_part(response, "")}));
         self.emit("response.content_part.added", body);
         response.message = Some(message);
@@ -123,13 +125,21 @@ impl Session {
     }
 
     /// Tells of an item in the making, which is part of the conversation unless the response is not.
-    pub(super) fn add_output(&mut self, response: &Response, place: &mut Place, item: &Value) {
+    pub(super) fn add_output(&mut self, response: &Response, place: &mut Place, item: &Value, call_id: Option<String>) {
         if !response.terms.out_of_band {
             place.previous = self.items.insert(items::Place::End, &place.id, item).unwrap_or_default();
+            let kind = ItemKind::Output { response: response.number, call_id };
+            self.tell_item(&place.id, place.previous.clone(), kind);
             self.emit("conversation.item.added", json!({"previous_item_id": place.previous, "item": item}));
         }
         let body = json!({"response_id": response.id, "output_index": place.output_index, "item": item});
         self.emit("response.output_item.added", body);
+    }
+
+    /// Tells the call of an item that the client did not write.
+    pub(super) fn tell_item(&mut self, id: &str, previous: Option<String>, kind: ItemKind) {
+        let item = Item { id: id.to_owned(), previous, kind, json: String::new() };
+        self.commands.push_back(Command::AddItem(Box::new(item)));
     }
 
     /// Tells that an item is complete, or as complete as it will be.
@@ -328,6 +338,8 @@ impl Session {
         if self.items.contains(&id) {
             self.items.set_spoken(&id, audio_end_ms);
             self.tell_truncated(&id, audio_end_ms);
+            let transcript = transcript.map(str::to_owned);
+            self.commands.push_back(Command::TruncateItem { item: id, audio_end_ms, transcript });
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::request::Terms;
-use crate::call::{CancelReason, IncompleteReason, Modality, Usage};
+use crate::call::{CancelReason, Failure, IncompleteReason, Modality, Usage};
 use crate::limits::{MAX_ARGUMENTS_BYTES, MAX_TRANSCRIPT_BYTES, escaped_len};
 
 /// How far the making of a response is.
@@ -13,7 +13,7 @@ pub(crate) enum Status {
     Completed,
     Incomplete(IncompleteReason),
     Cancelled(CancelReason),
-    Failed(String),
+    Failed(Failure),
 }
 
 /// How far its playout is. Generation is faster than speech, so this usually ends after the making.
@@ -219,8 +219,8 @@ impl Response {
                 };
                 ("cancelled", json!({"type": "cancelled", "reason": reason}))
             }
-            Status::Failed(message) => {
-                let error = json!({"type": "server_error", "code": "response_failed", "message": message});
+            Status::Failed(Failure { kind, code, message }) => {
+                let error = json!({"type": kind, "code": code, "message": message});
                 ("failed", json!({"type": "failed", "error": error}))
             }
         };

@@ -13,7 +13,7 @@ use super::request::Terms;
 use super::response::Response;
 use super::settings::Settings;
 use crate::audio::AudioFormat;
-use crate::call::{Close, Command, CreateRefusal, Input, ModelSettings, RateLimit};
+use crate::call::{Close, Command, CreateRefusal, Failure, Input, ModelSettings, RateLimit};
 use crate::dialect::{Counters, Dialect};
 use crate::ids::Ids;
 use crate::limits::{Flood, MAX_UNKNOWN_TYPES, Verdict};
@@ -195,6 +195,14 @@ impl Session {
         self.emit("error", json!({"error": error.to_json(cause)}));
     }
 
+    /// A failure that ends no response; those that do are in the response.
+    fn model_failed(&mut self, failure: Failure) {
+        let Failure { kind, code, message } = failure.bounded();
+        self.counters.errors += 1;
+        let error = json!({"type": kind, "code": code, "message": message, "param": null, "event_id": null});
+        self.emit("error", json!({"error": error}));
+    }
+
     pub(super) fn emit(&mut self, kind: &str, mut body: Value) {
         body["type"] = kind.into();
         body["event_id"] = self.ids.mint("event_").into();
@@ -258,6 +266,7 @@ impl Dialect for Session {
             Input::UserTranscriptDone { turn, transcript } => self.user_transcript_over(turn, Ok(transcript)),
             Input::UserTranscriptFailed { turn, message } => self.user_transcript_over(turn, Err(message)),
             Input::RateLimits(limits) => self.rate_limits(limits),
+            Input::ModelFailed(failure) => self.model_failed(failure),
             Input::CreateRefused(refusal) => {
                 self.creating = None;
                 let error = match refusal {

@@ -209,7 +209,21 @@ impl Settings {
             speed: self.session.pointer("/audio/output/speed").and_then(Value::as_f64).unwrap_or(1.0),
             max_output_tokens: tokens,
             transcription: json(TRANSCRIPTION),
+            transcribes_only: self.is_transcription(),
+            json: self.of_model(),
         }
+    }
+
+    /// The session as text, but for what is the call's own: how turns are found and how audio travels.
+    fn of_model(&self) -> String {
+        let mut session = self.session.clone();
+        for side in ["/audio/input", "/audio/output"] {
+            if let Some(Value::Object(side)) = session.pointer_mut(side) {
+                side.remove("turn_detection");
+                side.remove("format");
+            }
+        }
+        session.to_string()
     }
 }
 

@@ -7,16 +7,21 @@
 //! reply waits, a backend is asked for [`Wanted::Control`], and what it has to say beside speech passes.
 
 mod loopback;
+mod models;
 mod monologue;
 mod parrot;
+mod script;
 
 use std::time::Instant;
 
 use voice::{BackendInput, BackendOutput};
 
 pub(crate) use loopback::Loopback;
+pub use models::{Model, Models};
 pub(crate) use monologue::Monologue;
 pub(crate) use parrot::Parrot;
+pub(crate) use script::Player;
+pub use script::{Script, ScriptError};
 
 /// What a dialogue talks to. Poll until empty after every input.
 pub(crate) trait Backend: Send {
@@ -44,47 +49,4 @@ pub(crate) enum Wanted {
     /// what is kept of one reply's, 128 KiB. A backend that cannot hold its speech back gives it all the same: `max_turn_ms` and 1 s
     /// of one reply are kept (60 s at 16 kHz are 1.9 MB), what is beyond is dropped and counted.
     Control,
-}
-
-/// The models served here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Model {
-    /// Says back what it heard, turn by turn.
-    Parrot,
-    /// Returns each packet at once.
-    Loopback,
-    /// Speaks all the time.
-    Monologue,
-}
-
-impl Model {
-    /// All of them, by name.
-    pub const NAMES: [&'static str; 3] = ["parrot", "loopback", "monologue"];
-
-    /// The model of that name. `None`: not served here.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "parrot" => Some(Self::Parrot),
-            "loopback" => Some(Self::Loopback),
-            "monologue" => Some(Self::Monologue),
-            _ => None,
-        }
-    }
-
-    /// It gives its audio as it happens, not ahead of its time.
-    #[must_use]
-    pub fn is_real_time(self) -> bool {
-        self == Self::Loopback
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Parrot => "parrot",
-            Self::Loopback => "loopback",
-            Self::Monologue => "monologue",
-        }
-    }
 }

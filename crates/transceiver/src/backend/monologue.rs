@@ -44,7 +44,8 @@ impl Monologue {
 impl Backend for Monologue {
     fn handle(&mut self, input: BackendInput) {
         match input {
-            BackendInput::CreateResponse { response } => {
+            BackendInput::Connected => self.outputs.push_back(BackendOutput::Initiate),
+            BackendInput::CreateResponse { response, .. } => {
                 self.outputs.push_back(BackendOutput::ResponseStarted { response });
                 self.saying = Some((response, None));
             }
@@ -52,15 +53,16 @@ impl Backend for Monologue {
                 self.outputs.clear();
                 self.saying = None;
             }
-            BackendInput::Audio { .. }
+            BackendInput::Settings(_)
+            | BackendInput::Audio { .. }
             | BackendInput::SpeechStarted { .. }
             | BackendInput::SpeechStopped { .. }
             | BackendInput::Commit { .. }
             | BackendInput::Key { .. }
             | BackendInput::Played { .. }
-            | BackendInput::TextOnly { .. }
-            | BackendInput::Text { .. }
-            | BackendInput::ToolResult { .. }
+            | BackendInput::Item(_)
+            | BackendInput::ItemDeleted { .. }
+            | BackendInput::ItemTruncated { .. }
             | BackendInput::Correction { .. } => {}
         }
     }
@@ -102,6 +104,7 @@ fn text(rate: u32) -> &'static [i16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use voice::Request;
 
     /// Samples given when asked at `now`.
     fn given(monologue: &mut Monologue, now: Instant) -> usize {
@@ -121,7 +124,7 @@ mod tests {
         let mut monologue = Monologue::new(24_000, 123_456);
         assert_eq!(given(&mut monologue, begin), 0);
         assert_eq!(monologue.poll_timeout(Wanted::All), None);
-        monologue.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        monologue.handle(BackendInput::CreateResponse { response: ResponseId(1), request: Request::default() });
         assert_eq!(given(&mut monologue, begin), 3 * 2400);
         let mut total = 0;
         for _ in 0..100 {

@@ -107,7 +107,7 @@ impl Backend for Parrot {
             BackendInput::Commit { .. } => {
                 self.heard = Arc::new(std::mem::take(&mut self.hearing).voiced_part(self.rate));
             }
-            BackendInput::CreateResponse { response } => self.begin(response),
+            BackendInput::CreateResponse { response, .. } => self.begin(response),
             BackendInput::Cancel { response } => {
                 if self.saying.as_ref().is_some_and(|saying| saying.response == response) {
                     self.saying = None;
@@ -115,12 +115,14 @@ impl Backend for Parrot {
                 self.outputs.retain(|output| *output != BackendOutput::ResponseStarted { response });
             }
             // It says what it heard, and nothing else.
-            BackendInput::Played { .. }
+            BackendInput::Settings(_)
+            | BackendInput::Connected
+            | BackendInput::Played { .. }
             | BackendInput::Correction { .. }
             | BackendInput::Key { .. }
-            | BackendInput::TextOnly { .. }
-            | BackendInput::Text { .. }
-            | BackendInput::ToolResult { .. } => {}
+            | BackendInput::Item(_)
+            | BackendInput::ItemDeleted { .. }
+            | BackendInput::ItemTruncated { .. } => {}
             BackendInput::Close => {
                 self.saying = None;
                 self.outputs.clear();
@@ -169,6 +171,7 @@ impl Speech {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use voice::Request;
     use voice::TurnId;
 
     const TURN: TurnId = TurnId(1);
@@ -209,7 +212,7 @@ mod tests {
     fn the_voiced_part_is_said_with_forty_milliseconds_around_it() {
         let mut parrot = Parrot::new(16_000);
         heard(&mut parrot, 96_000 + 9600, 96_000 + 38_400);
-        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1), request: Request::default() });
         // 9600 and 38400 samples at 48 kHz are 3200 and 12800 at 16 kHz; 40 ms are 640.
         assert_eq!(said(&mut parrot), ramp(3200 - 640..12_800 + 640));
     }
@@ -218,7 +221,7 @@ mod tests {
     fn margins_end_where_the_audio_ends() {
         let mut parrot = Parrot::new(16_000);
         heard(&mut parrot, 96_000, 96_000 + 48_000);
-        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1), request: Request::default() });
         assert_eq!(said(&mut parrot), ramp(0..16_000));
     }
 
@@ -227,7 +230,7 @@ mod tests {
         let mut parrot = Parrot::new(16_000);
         heard(&mut parrot, 96_000, 96_000 + 4800);
         let response = ResponseId(7);
-        parrot.handle(BackendInput::CreateResponse { response });
+        parrot.handle(BackendInput::CreateResponse { response, request: Request::default() });
         let outputs: Vec<_> = std::iter::from_fn(|| parrot.poll(Instant::now(), Wanted::All)).collect();
         assert_eq!(outputs[..2], [BackendOutput::Ready, BackendOutput::ResponseStarted { response }]);
         assert_eq!(outputs[2..4].iter().filter(|output| matches!(output, BackendOutput::Audio { .. })).count(), 2);
@@ -240,7 +243,7 @@ mod tests {
         heard(&mut parrot, 96_000, 96_000 + 38_400);
         assert_eq!(parrot.poll(Instant::now(), Wanted::All), Some(BackendOutput::Ready));
         let response = ResponseId(1);
-        parrot.handle(BackendInput::CreateResponse { response });
+        parrot.handle(BackendInput::CreateResponse { response, request: Request::default() });
         parrot.poll(Instant::now(), Wanted::All);
         parrot.poll(Instant::now(), Wanted::All);
         parrot.handle(BackendInput::Cancel { response });
@@ -256,7 +259,7 @@ mod tests {
         parrot.handle(BackendInput::Audio { pcm: vec![5; 4800], media_time: 480_000 });
         parrot.handle(BackendInput::SpeechStopped { turn: TurnId(2), from: 480_000, to: 494_400 });
         parrot.handle(BackendInput::Commit { turn: TurnId(2) });
-        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1), request: Request::default() });
         assert_eq!(said(&mut parrot), vec![5; 4800]);
     }
 
@@ -264,7 +267,7 @@ mod tests {
     fn a_turn_that_ends_during_a_reply_is_said_after_it_and_not_in_it() {
         let mut parrot = Parrot::new(16_000);
         heard(&mut parrot, 96_000, 96_000 + 38_400);
-        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1), request: Request::default() });
         for _ in 0..3 {
             parrot.poll(Instant::now(), Wanted::All);
         }
@@ -273,14 +276,14 @@ mod tests {
         parrot.handle(BackendInput::SpeechStopped { turn: TurnId(2), from: 480_000, to: 494_400 });
         parrot.handle(BackendInput::Commit { turn: TurnId(2) });
         assert!(said(&mut parrot).iter().all(|sample| *sample >= 0));
-        parrot.handle(BackendInput::CreateResponse { response: ResponseId(2) });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(2), request: Request::default() });
         assert_eq!(said(&mut parrot), vec![-1; 4800]);
     }
 
     #[test]
     fn an_answer_to_nothing_is_done_at_once() {
         let mut parrot = Parrot::new(16_000);
-        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1), request: Request::default() });
         assert!(said(&mut parrot).is_empty());
         assert!(parrot.saying.is_none());
     }
@@ -295,7 +298,7 @@ mod tests {
         let voiced = (984_000 + 4800, 984_000 + 14_400);
         parrot.handle(BackendInput::SpeechStopped { turn: TURN, from: voiced.0, to: voiced.1 });
         parrot.handle(BackendInput::Commit { turn: TURN });
-        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1), request: Request::default() });
         assert_eq!(said(&mut parrot), ramp(9600 - 640..12_800 + 640));
     }
 
@@ -306,7 +309,7 @@ mod tests {
         parrot.handle(BackendInput::Audio { pcm: ramp(8000..16_000), media_time: 24_000 + 960_000 });
         parrot.handle(BackendInput::SpeechStopped { turn: TURN, from: 9600, to: 984_000 + 14_400 });
         parrot.handle(BackendInput::Commit { turn: TURN });
-        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1) });
+        parrot.handle(BackendInput::CreateResponse { response: ResponseId(1), request: Request::default() });
         assert_eq!(said(&mut parrot), ramp(3200 - 640..12_800 + 640));
     }
 

@@ -1,6 +1,7 @@
-//! A dialogue with a backend, and the words of `voice`, `realtime` and the link translated into each other.
+//! A dialogue with a backend, and the words of `voice` and the link translated into each other.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use link::datagram::PlayoutReport;
@@ -10,15 +11,16 @@ use link::proto::{
     Clip, Flush, Pause, PlayoutEffect, ReflexPause, ReflexSettings, Resume, TransceiverMessage, UtteranceHeader,
     transceiver_message,
 };
-use realtime::{CancelReason, Command, CreateRefusal, Dialect, Input, ItemKind, Modality, TurnDetection};
+use realtime::{Command, CreateRefusal, Dialect, Input, ModelSettings};
 use voice::g711::Law;
 use voice::telephone::Telephone;
 use voice::{
-    BackendInput, ClientView, Conversation, Event, FlushReason, MediaFrame, Output, Playout, Received, RepairConfig,
-    ServerVad, ToolCall, TurnConfig, TurnTiming, Utterance,
+    BackendInput, ClientView, Conversation, FlushReason, MediaFrame, Output, Playout, Received, RepairConfig,
+    TurnTiming, Utterance,
 };
 
 use super::CallOutput;
+use super::words::{self, input_of, turn_config};
 use crate::backend::{Backend, Wanted};
 use crate::record::{Counts, Recorder};
 
@@ -36,40 +38,24 @@ pub(super) struct Dialogue {
     pub(super) recorder: Recorder,
     /// The backend had more to say than one go takes.
     unfinished: Option<Instant>,
-    /// The backend speaks without being asked, from the user's first frame on.
-    unasked: bool,
+    /// The user's first frame came.
+    connected: bool,
     last_clip: u32,
     /// For a client without Opus.
     telephone: Option<Box<Telephone>>,
 }
 
 impl Dialogue {
-    pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection, backend: Box<dyn Backend>) -> Self {
+    pub(super) fn new(now: Instant, config: voice::Config, backend: Box<dyn Backend>) -> Self {
         let repair = RepairConfig { corrections: backend.takes_corrections(), ..config.repair };
-        let conversation = Conversation::new(now, voice::Config { turn: turn_config(turn), repair, ..config });
+        let conversation = Conversation::new(now, voice::Config { repair, ..config });
         Self {
             conversation,
             backend,
             timings: VecDeque::new(),
             recorder: Recorder::new(now),
             unfinished: None,
-            unasked: false,
-            last_clip: 0,
-            telephone: None,
-        }
-    }
-
-    /// The backend speaks from the user's first frame on; nothing interrupts it and no turn asks for an answer.
-    pub(super) fn one_sided(now: Instant, config: voice::Config, backend: Box<dyn Backend>) -> Self {
-        let turn = one_sided(&config);
-        let conversation = Conversation::new(now, voice::Config { turn, ..config });
-        Self {
-            conversation,
-            backend,
-            timings: VecDeque::new(),
-            recorder: Recorder::new(now),
-            unfinished: None,
-            unasked: true,
+            connected: false,
             last_clip: 0,
             telephone: None,
         }
@@ -82,8 +68,8 @@ impl Dialogue {
     }
 
     pub(super) fn media(&mut self, now: Instant, frame: MediaFrame<'_>, age_us: u32) {
-        if std::mem::take(&mut self.unasked) {
-            self.conversation.create_response(now);
+        if !std::mem::replace(&mut self.connected, true) {
+            self.backend.handle(BackendInput::Connected);
         }
         self.conversation.handle_media(now, frame, age_us);
     }
@@ -170,11 +156,10 @@ impl Dialogue {
             while let Some(output) = self.conversation.poll_output() {
                 idle = false;
                 self.output(now, output, api, &header, outputs);
+                // What the API names of it, the backend knows before it hears of the next.
+                self.commands(now, api);
             }
-            while let Some(command) = api.poll_command() {
-                idle = false;
-                self.command(now, &command, api);
-            }
+            idle &= !self.commands(now, api);
             // One at a time: what the conversation makes of it comes first.
             if idle
                 && budget > 0
@@ -276,19 +261,28 @@ impl Dialogue {
         }
     }
 
-    /// Whether responses are wanted as speech or as text.
-    pub(super) fn set_modality(&mut self, modality: Modality) {
-        self.conversation.set_text_only(modality == Modality::Text);
+    /// What holds from here on.
+    pub(super) fn set_model(&mut self, model: ModelSettings) {
+        let settings = words::settings(model);
+        self.conversation.set_text_only(settings.text_only);
+        self.backend.handle(BackendInput::Settings(Arc::new(settings)));
     }
 
-    fn command(&mut self, now: Instant, command: &Command, api: &mut realtime::Session) {
+    /// `false`: there are none.
+    fn commands(&mut self, now: Instant, api: &mut realtime::Session) -> bool {
+        let mut any = false;
+        while let Some(command) = api.poll_command() {
+            any = true;
+            self.command(now, command, api);
+        }
+        any
+    }
+
+    fn command(&mut self, now: Instant, command: Command, api: &mut realtime::Session) {
         match command {
-            Command::UpdateTurn(turn) => self.conversation.set_turn(turn_config(*turn)),
+            Command::UpdateTurn(turn) => self.conversation.set_turn(turn_config(turn)),
             Command::CreateResponse(request) => {
-                self.set_modality(request.modality);
-                let created = self.conversation.create_response(now);
-                self.set_modality(api.model_settings().modality);
-                if created.is_none() {
+                if self.conversation.create_response_as(now, words::request(*request)).is_none() {
                     api.handle(Input::CreateRefused(CreateRefusal::Active));
                 }
             }
@@ -305,143 +299,15 @@ impl Dialogue {
             }
             Command::ClearInput => self.conversation.clear_input(now),
             Command::AppendInput { .. } => api.handle(Input::AppendRefused),
-            Command::UpdateModel(model) => self.set_modality(model.modality),
-            Command::AddItem(item) => {
-                if let Some(input) = item_input(&item.kind) {
-                    self.backend.handle(input);
-                }
+            Command::UpdateModel(model) => self.set_model(*model),
+            Command::AddItem(item) => self.backend.handle(words::item(*item)),
+            Command::DeleteItem { item: id } => self.backend.handle(BackendInput::ItemDeleted { id }),
+            Command::TruncateItem { item: id, audio_end_ms, transcript: text } => {
+                self.backend.handle(BackendInput::ItemTruncated { id, audio_end_ms, text });
             }
-            // No backend has a context of its own that could forget.
-            Command::DeleteItem { .. } | Command::TruncateItem { .. } => {}
-            Command::ClientDelay { delay_us } => self.conversation.set_client_delay(now, *delay_us),
+            Command::ClientDelay { delay_us } => self.conversation.set_client_delay(now, delay_us),
         }
     }
-}
-
-/// Answers the commands of a call that has no dialogue.
-pub(super) fn refuse(api: &mut realtime::Session, command: &Command) {
-    match command {
-        Command::CreateResponse(_) => api.handle(Input::CreateRefused(CreateRefusal::Unsupported)),
-        Command::Cancel => api.handle(Input::CancelRefused),
-        Command::CommitInput => api.handle(Input::CommitRefused),
-        Command::AppendInput { .. } => api.handle(Input::AppendRefused),
-        Command::UpdateTurn(_)
-        | Command::UpdateModel(_)
-        | Command::ClearOutput
-        | Command::ClearInput
-        | Command::AddItem(_)
-        | Command::DeleteItem { .. }
-        | Command::TruncateItem { .. }
-        | Command::ClientDelay { .. } => {}
-    }
-}
-
-/// Turn detection as configured, in the API's words.
-pub(super) fn api_vad(config: &voice::Config) -> realtime::Vad {
-    config.turn.server_vad.as_ref().map_or_else(realtime::Vad::default, |vad| realtime::Vad {
-        threshold: vad.threshold,
-        prefix_padding_ms: vad.prefix_padding_ms,
-        silence_duration_ms: vad.silence_duration_ms,
-        idle_timeout_ms: vad.idle_timeout_ms,
-        eagerness: vad.eagerness.map(|eagerness| match eagerness {
-            voice::Eagerness::Low => realtime::Eagerness::Low,
-            voice::Eagerness::Medium => realtime::Eagerness::Medium,
-            voice::Eagerness::High => realtime::Eagerness::High,
-            voice::Eagerness::Auto => realtime::Eagerness::Auto,
-        }),
-        create_response: vad.create_response,
-        interrupt_response: vad.interrupt_response,
-    })
-}
-
-/// Turns that neither ask for answers nor interrupt.
-pub(super) fn one_sided(config: &voice::Config) -> TurnConfig {
-    let vad = config.turn.server_vad.clone().unwrap_or_default();
-    TurnConfig { server_vad: Some(ServerVad { create_response: false, interrupt_response: false, ..vad }) }
-}
-
-/// What the client put into the conversation, as far as a backend is told of it.
-pub(super) fn item_input(item: &ItemKind) -> Option<BackendInput> {
-    Some(match item {
-        ItemKind::Message { role, text } if !text.is_empty() => {
-            let role = match role {
-                realtime::Role::System => voice::Role::System,
-                realtime::Role::User => voice::Role::User,
-                realtime::Role::Assistant => voice::Role::Assistant,
-            };
-            BackendInput::Text { role, text: text.clone() }
-        }
-        ItemKind::ToolResult { call_id, output } => {
-            BackendInput::ToolResult { call_id: call_id.clone(), output: output.clone() }
-        }
-        ItemKind::Message { .. } | ItemKind::ToolCall { .. } | ItemKind::Other => return None,
-    })
-}
-
-pub(super) fn turn_config(turn: TurnDetection) -> TurnConfig {
-    let server_vad = match turn {
-        TurnDetection::Manual => None,
-        TurnDetection::Vad(vad) => Some(ServerVad {
-            threshold: vad.threshold,
-            prefix_padding_ms: vad.prefix_padding_ms,
-            silence_duration_ms: vad.silence_duration_ms,
-            idle_timeout_ms: vad.idle_timeout_ms,
-            eagerness: vad.eagerness.map(|eagerness| match eagerness {
-                realtime::Eagerness::Low => voice::Eagerness::Low,
-                realtime::Eagerness::Medium => voice::Eagerness::Medium,
-                realtime::Eagerness::High => voice::Eagerness::High,
-                realtime::Eagerness::Auto => voice::Eagerness::Auto,
-            }),
-            create_response: vad.create_response,
-            interrupt_response: vad.interrupt_response,
-        }),
-    };
-    TurnConfig { server_vad }
-}
-
-/// What the API is told of an event. `None`: nothing.
-pub(super) fn input_of(event: Event) -> Option<Input> {
-    Some(match event {
-        Event::Decision(_) | Event::InputSilent { .. } | Event::AudioMislabeled { .. } => return None,
-        Event::KeyPressed { key, audio_ms } => Input::KeyPressed { key, audio_ms },
-        Event::SpeechStarted { turn, audio_start_ms } => Input::SpeechStarted { turn: turn.0, audio_start_ms },
-        Event::SpeechStopped { turn, audio_end_ms } => Input::SpeechStopped { turn: turn.0, audio_end_ms },
-        Event::Committed { turn } => Input::Committed { turn: turn.0 },
-        Event::IdleTimeout { turn, audio_start_ms, audio_end_ms } => {
-            Input::IdleTimeout { turn: turn.0, audio_start_ms, audio_end_ms }
-        }
-        Event::ResponseCreated { response } => Input::ResponseCreated { response: response.0 },
-        Event::ResponseAudioStarted { response, .. } => Input::ResponseAudioStarted { response: response.0 },
-        Event::ResponseText { response, delta } => Input::ResponseText { response: response.0, delta },
-        Event::ToolCall { response, call: ToolCall { call_id, name, arguments, is_final } } => {
-            let response = response.0;
-            if is_final {
-                Input::ToolCallDone { response, call_id, name, arguments }
-            } else {
-                Input::ToolCallDelta { response, call_id, name, delta: arguments }
-            }
-        }
-        Event::UserTranscript { turn, text, is_final: true } => {
-            Input::UserTranscriptDone { turn: turn.0, transcript: text }
-        }
-        Event::UserTranscript { turn, text, is_final: false } => Input::UserTranscript { turn: turn.0, delta: text },
-        Event::ResponseDone { response, .. } => Input::ResponseDone { response: response.0 },
-        Event::ResponseCancelled { response, reason } => {
-            let reason = match reason {
-                FlushReason::TurnDetected => CancelReason::TurnDetected,
-                FlushReason::ClientCancelled => CancelReason::ClientCancelled,
-            };
-            Input::ResponseCancelled { response: response.0, reason }
-        }
-        Event::ResponseFailed { response, message } => Input::ResponseFailed { response: response.0, message },
-        Event::PlayoutStarted { response } => Input::PlayoutStarted { response: response.0 },
-        Event::PlayoutStopped { response } => Input::PlayoutStopped { response: response.0 },
-        Event::PlayoutCleared { response, .. } => Input::PlayoutCleared { response: response.0 },
-        Event::Truncated { response, played_end, text, .. } => {
-            Input::Truncated { response: response.0, audio_end_ms: played_end / 48, transcript: text }
-        }
-        Event::ReplyOver(balance) => Input::ReplyOver { response: balance.response.0 },
-    })
 }
 
 fn message(kind: transceiver_message::Kind) -> CallOutput {

@@ -1,13 +1,15 @@
 //! A dialogue with a client whose audio travels in events (a WebSocket): no media frames, no utterances, no reflex.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
-use realtime::{AudioFormat, Command, CreateRefusal, Dialect, Input, Modality, TurnDetection};
+use realtime::{AudioFormat, Command, CreateRefusal, Dialect, Input, ModelSettings};
 use voice::g711::Law;
 use voice::{BackendInput, ResponseId, SampleFormat, Stream, StreamOutput, TurnTiming};
 
-use super::dialogue::{MAX_BACKEND_OUTPUTS, MAX_TIMINGS, input_of, item_input, one_sided, turn_config};
+use super::dialogue::{MAX_BACKEND_OUTPUTS, MAX_TIMINGS};
+use super::words::{self, input_of, turn_config};
 use crate::backend::{Backend, Wanted};
 use crate::record::{Counts, Recorder};
 
@@ -18,8 +20,8 @@ pub(super) struct Streamed {
     pub(super) recorder: Recorder,
     /// The backend had more to say than one go takes.
     unfinished: Option<Instant>,
-    /// The backend speaks without being asked, from the user's first audio on.
-    unasked: bool,
+    /// The user's first audio came.
+    connected: bool,
     /// Items of the responses that a client may still truncate, oldest first.
     items: VecDeque<(ResponseId, String)>,
 }
@@ -28,21 +30,10 @@ pub(super) struct Streamed {
 const MAX_ITEMS: usize = 8;
 
 impl Streamed {
-    pub(super) fn new(now: Instant, config: voice::Config, turn: TurnDetection, backend: Box<dyn Backend>) -> Self {
-        let turn = turn_config(turn);
-        Self::of(Stream::new(now, voice::Config { turn, ..config }), now, backend)
-    }
-
-    /// The backend speaks from the user's first audio on; nothing interrupts it and no turn asks for an answer.
-    pub(super) fn one_sided(now: Instant, config: voice::Config, backend: Box<dyn Backend>) -> Self {
-        let turn = one_sided(&config);
-        Self { unasked: true, ..Self::of(Stream::new(now, voice::Config { turn, ..config }), now, backend) }
-    }
-
-    fn of(stream: Stream, now: Instant, backend: Box<dyn Backend>) -> Self {
-        let recorder = Recorder::new(now);
+    pub(super) fn new(now: Instant, config: voice::Config, backend: Box<dyn Backend>) -> Self {
+        let (stream, recorder) = (Stream::new(now, config), Recorder::new(now));
         let (timings, items) = (VecDeque::new(), VecDeque::new());
-        Self { stream, backend, timings, recorder, unfinished: None, unasked: false, items }
+        Self { stream, backend, timings, recorder, unfinished: None, connected: false, items }
     }
 
     /// Tells the backend that the session is over.
@@ -69,9 +60,11 @@ impl Streamed {
         self.stream.state()
     }
 
-    /// Whether responses are wanted as speech or as text.
-    pub(super) fn set_modality(&mut self, modality: Modality) {
-        self.stream.set_text_only(modality == Modality::Text);
+    /// What holds from here on.
+    pub(super) fn set_model(&mut self, model: ModelSettings) {
+        let settings = words::settings(model);
+        self.stream.set_text_only(settings.text_only);
+        self.backend.handle(BackendInput::Settings(Arc::new(settings)));
     }
 
     /// Lets stream, API and backend talk to each other until none has more to say.
@@ -84,11 +77,10 @@ impl Streamed {
             while let Some(output) = self.stream.poll_output() {
                 idle = false;
                 self.output(now, output, api);
+                // What the API names of it, the backend knows before it hears of the next.
+                self.commands(now, api);
             }
-            while let Some(command) = api.poll_command() {
-                idle = false;
-                self.command(now, &command, api);
-            }
+            idle &= !self.commands(now, api);
             // One at a time: what the stream makes of it comes first.
             if idle
                 && budget > 0
@@ -151,15 +143,22 @@ impl Streamed {
         }
     }
 
-    fn command(&mut self, now: Instant, command: &Command, api: &mut realtime::Session) {
+    /// `false`: there are none.
+    fn commands(&mut self, now: Instant, api: &mut realtime::Session) -> bool {
+        let mut any = false;
+        while let Some(command) = api.poll_command() {
+            any = true;
+            self.command(now, command, api);
+        }
+        any
+    }
+
+    fn command(&mut self, now: Instant, command: Command, api: &mut realtime::Session) {
         match command {
-            Command::UpdateTurn(turn) => self.stream.set_turn(now, turn_config(*turn)),
-            Command::UpdateModel(model) => self.set_modality(model.modality),
+            Command::UpdateTurn(turn) => self.stream.set_turn(now, turn_config(turn)),
+            Command::UpdateModel(model) => self.set_model(*model),
             Command::CreateResponse(request) => {
-                self.set_modality(request.modality);
-                let created = self.stream.create_response(now);
-                self.set_modality(api.model_settings().modality);
-                if !created {
+                if !self.stream.create_response_as(now, words::request(*request)) {
                     api.handle(Input::CreateRefused(CreateRefusal::Active));
                 }
             }
@@ -169,10 +168,10 @@ impl Streamed {
                 }
             }
             Command::AppendInput { format, data } => {
-                if std::mem::take(&mut self.unasked) {
-                    self.stream.create_response(now);
+                if !std::mem::replace(&mut self.connected, true) {
+                    self.backend.handle(BackendInput::Connected);
                 }
-                self.stream.append(now, samples(*format), data);
+                self.stream.append(now, samples(format), &data);
             }
             Command::CommitInput => {
                 if !self.stream.commit(now) {
@@ -180,14 +179,16 @@ impl Streamed {
                 }
             }
             Command::ClearInput => self.stream.clear_input(now),
-            Command::AddItem(item) => {
-                if let Some(input) = item_input(&item.kind) {
-                    self.backend.handle(input);
-                }
+            Command::AddItem(item) => self.backend.handle(words::item(*item)),
+            Command::TruncateItem { item: id, audio_end_ms, transcript: text } => {
+                self.cut(now, &id, audio_end_ms);
+                self.backend.handle(BackendInput::ItemTruncated { id, audio_end_ms, text });
             }
-            Command::TruncateItem { item, audio_end_ms } => self.cut(now, item, *audio_end_ms),
             // Who deletes an item instead of truncating it has played none of it.
-            Command::DeleteItem { item } => self.cut(now, item, 0),
+            Command::DeleteItem { item: id } => {
+                self.cut(now, &id, 0);
+                self.backend.handle(BackendInput::ItemDeleted { id });
+            }
             // Of playout by the server.
             Command::ClearOutput | Command::ClientDelay { .. } => {}
         }

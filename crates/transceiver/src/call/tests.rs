@@ -13,9 +13,10 @@ use link::proto::{
     transceiver_message,
 };
 use realtime::Dialect;
-use voice::{BackendInput, BackendOutput, ToolCall};
+use voice::{BackendInput, BackendOutput, ItemKind, ToolCall};
 
 use super::dialogue::Dialogue;
+use super::words::turn_config;
 use super::{Call, CallConfig, CallOutput, Mode};
 use crate::backend::{Backend, Wanted};
 
@@ -36,8 +37,9 @@ impl Backend for Spy {
 /// A call whose backend is this one.
 fn seated(now: Instant, config: CallConfig, backend: impl Backend + 'static) -> Call {
     let mut call = Call::new(now, config.clone(), &OpenRequest::default(), Slot(1), 1);
-    let turn = call.api.turn_detection();
-    call.mode = Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, turn, Box::new(backend))));
+    let turn = turn_config(call.api.turn_detection());
+    let config = voice::Config { turn, ..config.voice };
+    call.mode = Mode::Dialogue(Box::new(Dialogue::new(now, config, Box::new(backend))));
     call
 }
 
@@ -85,7 +87,7 @@ fn a_key_of_the_telephone_reaches_the_backend_and_the_client_once() {
         call.handle_media(now, &media);
         told.extend(std::iter::from_fn(|| call.poll_output()).filter_map(|output| event_of(&output)));
     }
-    assert_eq!(*spy.0.lock().unwrap(), [BackendInput::Key { key: '5', media_time: 0 }]);
+    assert_eq!(*spy.0.lock().unwrap(), [BackendInput::Connected, BackendInput::Key { key: '5', media_time: 0 }]);
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].contains("input_audio_buffer.dtmf_event_received"), "{told:?}");
 }
@@ -143,8 +145,10 @@ struct Clerk {
 
 impl Backend for Clerk {
     fn handle(&mut self, input: BackendInput) {
-        if let BackendInput::CreateResponse { response } = input {
-            let knows = self.told.lock().unwrap().iter().any(|told| matches!(told, BackendInput::ToolResult { .. }));
+        if let BackendInput::CreateResponse { response, .. } = &input {
+            let response = *response;
+            let is_result = |told: &BackendInput| matches!(told, BackendInput::Item(item) if matches!(item.kind, ItemKind::ToolResult { .. }));
+            let knows = self.told.lock().unwrap().iter().any(is_result);
             let tool = |arguments: &str, is_final| {
                 let (call_id, name) = ("call_1".to_owned(), "weather".to_owned());
                 BackendOutput::ToolCall {
@@ -168,9 +172,7 @@ impl Backend for Clerk {
 #[test]
 fn a_tool_call_goes_to_the_client_and_its_result_to_the_backend_that_answers_in_text() {
     let (now, clerk, config) = (Instant::now(), Clerk::default(), CallConfig::default());
-    let mut call = Call::new(now, config.clone(), &OpenRequest::default(), Slot(1), 1);
-    let turn = call.api.turn_detection();
-    call.mode = Mode::Dialogue(Box::new(Dialogue::new(now, config.voice, turn, Box::new(clerk.clone()))));
+    let mut call = seated(now, config, clerk.clone());
     open_channel(&mut call, now);
     say(
         &mut call,
@@ -188,11 +190,24 @@ fn a_tool_call_goes_to_the_client_and_its_result_to_the_backend_that_answers_in_
     let answered = say(&mut call, now, create).join("\n");
     assert!(answered.contains(r#""text":"It rains.""#) && answered.contains("response.output_text.done"), "{answered}");
     let told = clerk.told.lock().unwrap();
-    let text_only = |told: &BackendInput| matches!(told, BackendInput::TextOnly { .. });
-    assert_eq!(told[0], BackendInput::Text { role: voice::Role::User, text: "Rain?".to_owned() });
+    let text_only =
+        |told: &BackendInput| matches!(told, BackendInput::CreateResponse { request, .. } if request.text_only);
     assert_eq!(told.iter().filter(|told| text_only(told)).count(), 2);
-    let result = BackendInput::ToolResult { call_id: "call_1".to_owned(), output: "yes".to_owned() };
-    assert!(told.contains(&result), "{told:?}");
+    let kinds: Vec<_> = told
+        .iter()
+        .filter_map(|told| if let BackendInput::Item(item) = told { Some(item.kind.clone()) } else { None })
+        .collect();
+    let (first, second) = (voice::ResponseId(1), voice::ResponseId(2));
+    let call_id = "call_1".to_owned();
+    assert_eq!(
+        kinds,
+        [
+            ItemKind::Message { role: voice::Role::User, text: "Rain?".to_owned() },
+            ItemKind::Output { response: first, call_id: Some(call_id.clone()) },
+            ItemKind::ToolResult { call_id, output: "yes".to_owned() },
+            ItemKind::Output { response: second, call_id: None },
+        ]
+    );
 }
 
 #[test]

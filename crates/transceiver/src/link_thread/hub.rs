@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use super::queues::{Attached, CallQueues, Sending};
 use crate::admission::{Admission, Carrier, Refusal, Tickets, room};
-use crate::backend::Model;
+use crate::backend::Models;
 use crate::call::CallOutput;
 use crate::ring::{CallKey, Control, FromWorker, ToWorker};
 use crate::slots::Slots;
@@ -113,6 +113,7 @@ pub(super) struct Hub {
     leases: Vec<Lease>,
     /// Links with a lease on them.
     leasing: BTreeSet<u64>,
+    models: Models,
     workers: Vec<SharedWorker>,
     next_key: u64,
     next_attached: u64,
@@ -121,7 +122,7 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    pub(super) fn new(seats: u32, workers: Vec<SharedWorker>) -> Self {
+    pub(super) fn new(seats: u32, models: Models, workers: Vec<SharedWorker>) -> Self {
         Self {
             links: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -130,6 +131,7 @@ impl Hub {
             tickets: Tickets::default(),
             leases: Vec::new(),
             leasing: BTreeSet::new(),
+            models,
             workers,
             next_key: 0,
             next_attached: 0,
@@ -185,9 +187,7 @@ impl Hub {
         if epoch.0 == 0 {
             return Err(Refusal::Malformed);
         }
-        if Model::named(&request.model).is_none() {
-            return Err(Refusal::Model);
-        }
+        let model = self.models.named(&request.model).ok_or(Refusal::Model)?;
         if let Some((key, call)) = self.sessions.get(&session).and_then(|key| Some((*key, self.calls.get(key)?))) {
             if call.epoch == epoch && call.link == link {
                 return Ok(call.slot);
@@ -207,8 +207,7 @@ impl Hub {
         if entry.calls >= SESSIONS_PER_LINK {
             return Err(Refusal::Overloaded);
         }
-        let real_time = Model::named(&request.model).is_some_and(Model::is_real_time);
-        let direct = (real_time && request.downlink() == Downlink::Datagram).then(Direct::default);
+        let direct = (model.is_real_time() && request.downlink() == Downlink::Datagram).then(Direct::default);
         let edge = entry.edge;
         self.admission.take(edge)?;
         let key = CallKey(self.next_key);

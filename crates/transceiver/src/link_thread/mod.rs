@@ -26,6 +26,7 @@ use link::quic::{Endpoint, Incoming, Link, PathState, QuicStream, SessionRx, Ses
 use tokio::sync::{Notify, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::backend::Models;
 use crate::ring::{CallKey, Control, Frame, FromWorker, Media, ToWorker};
 use hub::{Hub, LinkSlots, SharedWorker, Target, push_control};
 use queues::Attached;
@@ -65,6 +66,7 @@ pub(crate) struct WorkerEnds {
 pub(crate) struct Parts {
     pub(crate) id: u32,
     pub(crate) seats: u32,
+    pub(crate) models: Models,
     pub(crate) endpoint: Endpoint,
     pub(crate) workers: Vec<WorkerEnds>,
     pub(crate) stop: watch::Receiver<Stop>,
@@ -74,7 +76,7 @@ type SharedHub = Rc<RefCell<Hub>>;
 
 /// Runs until told to stop and every call is gone, or its time is over. On a `LocalSet`.
 pub(crate) async fn run(parts: Parts) {
-    let Parts { id, seats, endpoint, workers, mut stop } = parts;
+    let Parts { id, seats, models, endpoint, workers, mut stop } = parts;
     let mut outputs = Vec::new();
     let shared: Vec<SharedWorker> = workers
         .into_iter()
@@ -83,13 +85,14 @@ pub(crate) async fn run(parts: Parts) {
             Rc::new(RefCell::new(to_worker))
         })
         .collect();
-    let hub = Rc::new(RefCell::new(Hub::new(seats, shared)));
+    let names = models.names();
+    let hub = Rc::new(RefCell::new(Hub::new(seats, models, shared)));
     for (from_worker, ready) in outputs {
         daemon::spawn_local(route_outputs(Rc::clone(&hub), from_worker, ready));
     }
     let (commands, mut requests) = mpsc::channel(COMMANDS);
     let (control, control_streams) = mpsc::channel(COMMANDS);
-    daemon::spawn_local(serve_grpc(Service::new(id, commands), control_streams));
+    daemon::spawn_local(serve_grpc(Service::new(id, names, commands), control_streams));
     daemon::spawn_local(accept_links(Rc::clone(&hub), endpoint.clone(), control));
 
     let mut leases = tokio::time::interval(LEASE_INTERVAL);

@@ -15,7 +15,6 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status};
 
 use crate::admission::Refusal;
-use crate::backend::Model;
 
 /// Requests that wait for the loop, which takes them in turn with everything else.
 pub(super) const COMMANDS: usize = 256;
@@ -32,12 +31,13 @@ pub(super) enum Command {
 
 pub(super) struct Service {
     id: u32,
+    models: Vec<String>,
     commands: mpsc::Sender<Command>,
 }
 
 impl Service {
-    pub(super) fn new(id: u32, commands: mpsc::Sender<Command>) -> Self {
-        Self { id, commands }
+    pub(super) fn new(id: u32, models: Vec<String>, commands: mpsc::Sender<Command>) -> Self {
+        Self { id, models, commands }
     }
 
     async fn command(&self, command: Command) -> Result<(), Status> {
@@ -53,7 +53,7 @@ impl Transceiver for Service {
         Ok(Response::new(HelloResponse {
             transceiver: self.id,
             software: concat!("fronthaul/", env!("CARGO_PKG_VERSION")).to_owned(),
-            models: Model::NAMES.map(str::to_owned).to_vec(),
+            models: self.models.clone(),
         }))
     }
 

@@ -16,7 +16,7 @@ const MAX_CALLS: usize = 256;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SessionRecords {
     pub(crate) session: SessionId,
-    pub(crate) model: &'static str,
+    pub(crate) model: Arc<str>,
     /// It is not over.
     pub(crate) live: bool,
     /// Of its dialogue, if it is one.
@@ -67,7 +67,7 @@ mod tests {
         let turns = (0..turns).map(|_| Arc::new(TurnRecord::new(0))).collect();
         SessionRecords {
             session: SessionId(session),
-            model: "parrot",
+            model: "parrot".into(),
             live: false,
             state: None,
             began,

@@ -102,13 +102,13 @@ impl ExportedCalls {
 impl ExportedCall {
     fn of(call: &SessionRecords, now: Instant, wall: SystemTime) -> Self {
         let turns: Vec<ExportedTurn> =
-            call.turns.iter().map(|turn| ExportedTurn::of(call.session, call.model, turn)).collect();
+            call.turns.iter().map(|turn| ExportedTurn::of(call.session, &call.model, turn)).collect();
         let wrong = wrong::all(&turns).into_iter().map(|(_, wrong)| wrong).max_by_key(|wrong| wrong.at_ms);
         let ended = call.ended.unwrap_or(now);
         let began = wall.checked_sub(now.saturating_duration_since(call.began)).unwrap_or(wall);
         Self {
             session: call.session.to_string(),
-            model: call.model.into(),
+            model: call.model.to_string().into(),
             live: call.live,
             state: match (call.live, call.state) {
                 (false, _) => "over",
@@ -144,7 +144,7 @@ mod tests {
         let at = |s| start + Duration::from_secs(s);
         SessionRecords {
             session: SessionId(session),
-            model: "parrot",
+            model: "parrot".into(),
             live: ended_s.is_none(),
             state: Some(State::Listening),
             began: at(began_s),

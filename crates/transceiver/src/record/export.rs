@@ -32,10 +32,10 @@ impl ExportedSession {
     pub(crate) fn of(records: &SessionRecords) -> Self {
         Self {
             session: records.session.to_string(),
-            model: records.model.into(),
+            model: records.model.to_string().into(),
             live: records.live,
             given_up: records.given_up,
-            turns: records.turns.iter().map(|turn| ExportedTurn::of(records.session, records.model, turn)).collect(),
+            turns: records.turns.iter().map(|turn| ExportedTurn::of(records.session, &records.model, turn)).collect(),
         }
     }
 }
@@ -86,10 +86,10 @@ pub struct ExportedTurn {
 impl ExportedTurn {
     /// A record for others to read.
     #[must_use]
-    pub fn of(session: SessionId, model: &'static str, record: &TurnRecord) -> Self {
+    pub fn of(session: SessionId, model: &str, record: &TurnRecord) -> Self {
         Self {
             session: session.to_string(),
-            model: model.into(),
+            model: model.to_owned().into(),
             turn: record.turn.map(|turn| turn.0),
             response: record.response.map(|response| response.0),
             began_ms: record.began_ms,

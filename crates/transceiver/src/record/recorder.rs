@@ -90,20 +90,21 @@ impl Recorder {
             Event::PlayoutStarted { response } => {
                 self.with(*response, |open| open.record.moments.playing_ms = Some(at));
             }
-            Event::ResponseDone { response, generated } => self.with(*response, |open| {
-                open.record.positions.generated = Some(*generated);
-                // A reply without a sound is never played.
-                if open.record.moments.audio_ms.is_none() {
-                    open.end(Outcome::Answered);
-                }
-            }),
+            Event::ResponseDone { response, generated } | Event::ResponseIncomplete { response, generated, .. } => self
+                .with(*response, |open| {
+                    open.record.positions.generated = Some(*generated);
+                    // A reply without a sound is never played.
+                    if open.record.moments.audio_ms.is_none() {
+                        open.end(Outcome::Answered);
+                    }
+                }),
             Event::ResponseCancelled { response, reason } => self.with(*response, |open| {
                 open.say(outcome_of(*reason));
                 open.over |= open.record.moments.audio_ms.is_none();
             }),
-            Event::ResponseFailed { response, message } => self.with(*response, |open| {
+            Event::ResponseFailed { response, failure } => self.with(*response, |open| {
                 if open.record.outcome != Outcome::Failed {
-                    open.record.reason = Some(message.chars().take(MAX_REASON).collect());
+                    open.record.reason = Some(failure.message.chars().take(MAX_REASON).collect());
                 }
                 open.say(Outcome::Failed);
                 open.over |= open.record.moments.audio_ms.is_none();

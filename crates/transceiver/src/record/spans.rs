@@ -27,11 +27,11 @@ use serde_json::Value;
 use super::{ExportedTurn, TurnRecord};
 
 /// Whose it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallName {
     pub(crate) session: SessionId,
     pub(crate) epoch: Epoch,
-    pub(crate) model: &'static str,
+    pub(crate) model: Arc<str>,
 }
 
 /// What is over.
@@ -62,7 +62,7 @@ impl Told {
                 let mut span = self.span("call", self.id(""), SpanId::INVALID, self.began, self.began + *lasted);
                 span.attributes = vec![
                     KeyValue::new("fronthaul.session", self.call.session.to_string()),
-                    KeyValue::new("fronthaul.model", self.call.model),
+                    KeyValue::new("fronthaul.model", self.call.model.to_string()),
                     KeyValue::new("fronthaul.turns", signed(*turns)),
                 ];
                 out.push(span);
@@ -71,7 +71,7 @@ impl Told {
     }
 
     fn turn(&self, record: &TurnRecord, out: &mut Vec<SpanData>) {
-        let mut exported = ExportedTurn::of(self.call.session, self.call.model, record);
+        let mut exported = ExportedTurn::of(self.call.session, &self.call.model, record);
         let decisions = std::mem::take(&mut exported.decisions);
         let name = (record.turn.map(|turn| turn.0), record.response.map(|response| response.0));
         let id = self.id(("turn", name));

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use voice::{
-    Balance, Decision, DecisionInputs, DecisionKind, Event, FlushReason, InterruptSource, Profile, ResponseId, State,
-    TurnId, TurnTiming, Utterance,
+    Balance, Decision, DecisionInputs, DecisionKind, Event, Failure, FlushReason, InterruptSource, Profile, ResponseId,
+    State, TurnId, TurnTiming, Utterance,
 };
 
 use super::*;
@@ -177,7 +177,7 @@ fn a_backend_that_gives_nothing_is_a_failed_turn_with_its_reason() {
     told.event(900, Event::Committed { turn: TurnId(1) });
     told.event(900, Event::ResponseCreated { response: ONE });
     told.decide(10_900, DecisionKind::ResponseTimeout);
-    told.event(10_900, Event::ResponseFailed { response: ONE, message: "nothing ".repeat(100) });
+    told.event(10_900, Event::ResponseFailed { response: ONE, failure: Failure::new("late", "nothing ".repeat(100)) });
     let records = told.records(Counts::default());
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].outcome, Outcome::Failed);
@@ -216,7 +216,7 @@ fn a_reply_under_a_wrong_label_says_so_and_a_failure_says_more() {
         told.event(0, Event::ResponseCreated { response: ONE });
         told.event(1, Event::AudioMislabeled { response: ONE, declared: 16_000, likely: 24_000 });
         if fails {
-            told.event(2, Event::ResponseFailed { response: ONE, message: "gone".to_owned() });
+            told.event(2, Event::ResponseFailed { response: ONE, failure: Failure::new("gone", "gone") });
         }
         told.recorder.end(Counts::default());
         let records = told.records(Counts::default());

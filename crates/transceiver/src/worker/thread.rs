@@ -188,7 +188,7 @@ impl Shell {
     fn tell(&self, Left { call, began, over }: Left) {
         if let Over::Turn(record) = &over {
             count(record);
-            log(&ExportedTurn::of(call.session, call.model, record));
+            log(&ExportedTurn::of(call.session, &call.model, record));
         }
         if let Some(spans) = &self.spans {
             let now = SystemTime::now();

@@ -1,9 +1,11 @@
 //! One call in virtual time: a microphone, an edge that paces behind a link with delay, and a client that reads events.
 #![allow(dead_code, reason = "each test file uses a part of the bench")]
 
+pub(crate) mod socket;
 pub(crate) mod speech;
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use link::datagram::{Codec, MediaUp, PlayoutReport};
@@ -15,6 +17,7 @@ use link::proto::{
 };
 use serde_json::Value;
 use transceiver::call::{Call, CallConfig, CallOutput};
+use transceiver::{Models, Script};
 use voice::opus::{Decoder, Encoder, EncoderConfig, MAX_PACKET_BYTES};
 
 const FRAME: Duration = Duration::from_millis(20);
@@ -56,6 +59,12 @@ struct Playing {
     ended: bool,
 }
 
+/// The model `demo` plays the script.
+pub(crate) fn playing(script: &str) -> CallConfig {
+    let script = Script::parse(Path::new("demo.yaml"), script).unwrap();
+    CallConfig { models: Models::with_scripts([("demo".to_owned(), script)]), ..CallConfig::default() }
+}
+
 pub(crate) fn request(model: &str) -> OpenRequest {
     OpenRequest { session: 77, epoch: 1, model: model.to_owned(), created_at: 1_700_000_000, ..OpenRequest::default() }
 }
@@ -66,10 +75,14 @@ impl Bench {
     }
 
     pub(crate) fn asked(request: &OpenRequest) -> Self {
+        Self::configured(CallConfig::default(), request)
+    }
+
+    pub(crate) fn configured(config: CallConfig, request: &OpenRequest) -> Self {
         let now = Instant::now();
         let encoder = EncoderConfig { rate: 16_000, bitrate: 32_000, ..EncoderConfig::default() };
         Self {
-            call: Call::new(now, CallConfig::default(), request, SLOT, 1),
+            call: Call::new(now, config, request, SLOT, 1),
             start: now,
             now,
             events: Vec::new(),
@@ -92,7 +105,16 @@ impl Bench {
 
     /// A call whose client opened its channel and read `session.created`.
     pub(crate) fn opened(model: &str) -> Self {
-        let mut bench = Self::new(model);
+        Self::new(model).open()
+    }
+
+    /// The same, answered by a script.
+    pub(crate) fn scripted(script: &str) -> Self {
+        Self::configured(playing(script), &request("demo")).open()
+    }
+
+    fn open(self) -> Self {
+        let mut bench = self;
         bench.open_channel(CHANNEL, "oai-events");
         assert_eq!(bench.names(), ["session.created"]);
         bench.events.clear();

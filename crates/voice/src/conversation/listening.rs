@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::{Conversation, Turn, padding_ms};
+use crate::backend::{BackendInput, TurnId};
 use crate::decision::{DecisionKind, InterruptSource};
 use crate::echo::Suspicion;
 use crate::opus;
 use crate::repair::{Piece, Source};
 use crate::timing::Heard;
 use crate::turn::{Action, Frame};
-use crate::types::{BackendInput, Event, FlushReason, Output, TurnId};
+use crate::types::{Event, FlushReason, Output};
 
 impl Conversation {
     /// One piece of the user's audio, frame by frame through the detector.
@@ -131,8 +132,21 @@ impl Conversation {
                 self.give(end);
                 self.event(Event::IdleTimeout { turn, audio_start_ms: start / 48, audio_end_ms: end / 48 });
                 self.close_turn(Turn { id: turn, start }, end, end);
-                self.respond(now);
+                self.respond(now, self.as_set());
             }
+        }
+    }
+
+    /// Words of the user's. Those of a turn that is over are no evidence of an interruption.
+    pub(super) fn user_words(&mut self, now: Instant, turn: Option<TurnId>, text: String, is_final: bool) {
+        if turn.is_none_or(|turn| self.turn.is_some_and(|running| running.id == turn)) {
+            let action = self.turns.words(&text, is_final);
+            self.act_if(now, action);
+        }
+        let last = TurnId(self.last_turn);
+        let turn = turn.map_or(last, |turn| turn.min(last));
+        if turn.0 > 0 {
+            self.event(Event::UserTranscript { turn, text, is_final });
         }
     }
 

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::{Conversation, Generation};
+use crate::backend::{AgentAudio, BackendInput, Failure, IncompleteReason, Request, ResponseId, WordTime};
 use crate::decision::{DecisionKind, InterruptSource};
 use crate::opus;
 use crate::outgoing::News;
 use crate::timing::PendingTiming;
 use crate::turn::State;
-use crate::types::{AgentAudio, BackendInput, Balance, Event, FlushReason, Output, ResponseId, WordTime};
+use crate::types::{Balance, Event, FlushReason, Output};
 
 /// Packets of one clip: 2 s.
 const MAX_CLIP: usize = 100;
@@ -17,7 +18,7 @@ impl Conversation {
     /// Answers a turn that is owed an answer, if it can be.
     pub(super) fn pay(&mut self, now: Instant) {
         let Some(heard) = self.owed else { return };
-        let Some(response) = self.respond(now) else { return };
+        let Some(response) = self.respond(now, self.as_set()) else { return };
         self.owed = None;
         if self.timings.len() == crate::outgoing::MAX_ITEMS {
             // Of a response that failed: it will never play.
@@ -26,18 +27,20 @@ impl Conversation {
         self.timings.push_back(PendingTiming { response, heard, first_audio: None, first_frame: None });
     }
 
-    pub(super) fn respond(&mut self, now: Instant) -> Option<ResponseId> {
-        let response = self.new_response(now)?;
-        if self.text_only {
-            self.backend(BackendInput::TextOnly { response });
-        }
-        self.backend(BackendInput::CreateResponse { response });
+    /// A request that says nothing of its own.
+    pub(crate) fn as_set(&self) -> Request {
+        Request { text_only: self.text_only, overrides: None }
+    }
+
+    pub(super) fn respond(&mut self, now: Instant, request: Request) -> Option<ResponseId> {
+        let response = self.new_response(now, request.text_only)?;
+        self.backend(BackendInput::CreateResponse { response, request });
         self.event(Event::ResponseCreated { response });
         Some(response)
     }
 
     /// `None`: one is being made, or too many wait.
-    pub(crate) fn new_response(&mut self, now: Instant) -> Option<ResponseId> {
+    pub(crate) fn new_response(&mut self, now: Instant, text_only: bool) -> Option<ResponseId> {
         if self.generation.is_some() || self.outgoing.is_full() {
             return None;
         }
@@ -46,7 +49,7 @@ impl Conversation {
         if self.last_turn == 0 {
             self.greeting = Some(response);
         }
-        self.generation = Some(Generation { response, due: self.patience(now), began: false, muted: self.text_only });
+        self.generation = Some(Generation { response, due: self.patience(now), began: false, muted: text_only });
         Some(response)
     }
 
@@ -103,10 +106,35 @@ impl Conversation {
 
     /// The backend gave all of it.
     pub(crate) fn finish(&mut self, response: ResponseId) {
+        let generated = self.end_generation(response);
+        self.event(Event::ResponseDone { response, generated });
+    }
+
+    /// The backend gives no more of it, though there would be.
+    pub(super) fn finish_early(&mut self, response: ResponseId, reason: IncompleteReason) {
+        let generated = self.end_generation(response);
+        self.event(Event::ResponseIncomplete { response, generated, reason });
+    }
+
+    /// The backend failed. What it gave of a reply plays.
+    pub(super) fn fault(&mut self, response: Option<ResponseId>, failure: Failure) {
+        let made = self.generation.as_ref().map(|generation| generation.response);
+        match (response, made) {
+            (asked, Some(made)) if asked.is_none_or(|asked| asked == made) => {
+                self.end_generation(made);
+                self.event(Event::ResponseFailed { response: made, failure });
+            }
+            (Some(_), _) => self.orphans += 1,
+            (None, _) => self.event(Event::BackendFailed(failure)),
+        }
+    }
+
+    /// Samples generated.
+    fn end_generation(&mut self, response: ResponseId) -> u64 {
         self.generation = None;
         let generated = self.outgoing.generated(response);
         self.outgoing.complete(response);
-        self.event(Event::ResponseDone { response, generated });
+        generated
     }
 
     /// The backend stops; the response it was making.

@@ -3,8 +3,9 @@
 use std::time::Instant;
 
 use super::Conversation;
+use crate::backend::BackendInput;
 use crate::repair::Late;
-use crate::types::{BackendInput, Codec, Event, MediaFrame};
+use crate::types::{Codec, Event, MediaFrame};
 
 impl Conversation {
     /// User audio, in the order it arrived; `age_us` is its time at the edge and on the link, for the timing alone.

@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use super::{SampleFormat, Stream, StreamOutput, Turn, without_idle};
+use crate::backend::{BackendInput, TurnId};
 use crate::config::TurnConfig;
 use crate::decision::DecisionKind;
 use crate::echo::Own;
 use crate::rate::Resampler;
 use crate::timing::Heard;
 use crate::turn::{Action, Frame};
-use crate::types::{BackendInput, Event, FlushReason, TurnId};
+use crate::types::{Event, FlushReason};
 
 impl Stream {
     /// Samples of this format, which came with the last step.
@@ -128,7 +129,7 @@ impl Stream {
         self.give(end);
         self.event(Event::IdleTimeout { turn, audio_start_ms: start / 48, audio_end_ms: end / 48 });
         self.close_turn(Turn { id: turn, start }, end, end);
-        self.respond(now, self.modality);
+        self.respond(now, self.as_set());
     }
 
     /// Makes an item of what was heard. `false`: nothing was.
@@ -166,6 +167,19 @@ impl Stream {
             self.turn = None;
         }
         self.idle_at = None;
+    }
+
+    /// Words of the user's. Those of a turn that is over are no evidence of an interruption.
+    pub(super) fn user_words(&mut self, now: Instant, turn: Option<TurnId>, text: String, is_final: bool) {
+        if turn.is_none_or(|turn| self.turn.is_some_and(|running| running.id == turn)) {
+            let action = self.turns.words(&text, is_final);
+            self.act_if(now, action);
+        }
+        let last = TurnId(self.last_turn);
+        let turn = turn.map_or(last, |turn| turn.min(last));
+        if turn.0 > 0 {
+            self.event(Event::UserTranscript { turn, text, is_final });
+        }
     }
 
     /// The user's turn begins in the past: padding first.

@@ -7,10 +7,10 @@
 use std::time::{Duration, Instant};
 
 use super::SampleFormat;
+use crate::backend::AgentAudio;
 use crate::intake::{Intake, Next, Taken};
 use crate::opus::Decoder;
 use crate::rate::Resampler;
-use crate::types::AgentAudio;
 
 /// The most a client has of what it has not played.
 pub(super) const AHEAD: Duration = Duration::from_secs(10);

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::outlet::{self, Outlet};
-use super::{CUT_TIMEOUT, MAX_PLAYED, Modality, PIECES, SLACK, Stream, StreamOutput};
+use super::{CUT_TIMEOUT, MAX_PLAYED, PIECES, SLACK, Stream, StreamOutput};
+use crate::backend::{
+    AgentAudio, BackendInput, BackendOutput, Failure, IncompleteReason, Request, ResponseId, TurnVerdict,
+};
 use crate::decision::{DecisionKind, InterruptSource};
 use crate::timing::PendingTiming;
-use crate::types::{
-    AgentAudio, BackendInput, BackendOutput, Balance, Event, FlushReason, ResponseId, TurnId, TurnVerdict, Utterance,
-};
+use crate::types::{Balance, Event, FlushReason, Utterance};
 
 /// The response that a backend is making, or that is not sent to its end.
 #[derive(Debug)]
@@ -18,9 +19,11 @@ pub(super) struct Generation {
     due: Instant,
     /// Its first audio came.
     began: bool,
-    modality: Modality,
+    text_only: bool,
     /// The backend gave all of it.
     complete: bool,
+    /// ...though there would be more.
+    incomplete: Option<IncompleteReason>,
     pub(super) outlet: Outlet,
     /// The client played it up to there and no further.
     truncated: Option<u64>,
@@ -63,13 +66,8 @@ impl Stream {
         self.now = self.now.max(now);
         match output {
             BackendOutput::Ready => {}
-            BackendOutput::UserTranscript { text, is_final } => {
-                let action = self.turns.words(&text, is_final);
-                self.act_if(now, action);
-                if self.last_turn > 0 {
-                    self.event(Event::UserTranscript { turn: TurnId(self.last_turn), text, is_final });
-                }
-            }
+            BackendOutput::Initiate => drop(self.respond(now, self.as_set())),
+            BackendOutput::UserTranscript { turn, text, is_final } => self.user_words(now, turn, text, is_final),
             BackendOutput::TurnVerdict(TurnVerdict::Complete { probability }) => {
                 self.turns.complete_verdict(probability);
             }
@@ -92,23 +90,30 @@ impl Stream {
                     self.event(Event::ResponseText { response, delta });
                 }
             }
+            BackendOutput::Usage { response, usage } => {
+                if self.making(now, response).is_some() {
+                    self.event(Event::ResponseUsage { response, usage });
+                }
+            }
             BackendOutput::ResponseDone { response } => {
                 if let Some(generation) = self.making(now, response) {
-                    generation.finish();
+                    generation.finish(None);
+                }
+            }
+            BackendOutput::ResponseIncomplete { response, reason } => {
+                if let Some(generation) = self.making(now, response) {
+                    generation.finish(Some(reason));
                 }
             }
             BackendOutput::Closed => match self.generation.as_mut().filter(|generation| !generation.complete) {
-                Some(generation) if generation.began || generation.modality == Modality::Text => generation.finish(),
-                Some(_) => self.fail(now, "the backend closed before it gave any audio".to_owned()),
+                Some(generation) if generation.began || generation.text_only => generation.finish(None),
+                Some(_) => {
+                    let failure = Failure::new("backend_closed", "the backend closed before it gave any audio");
+                    self.fail(now, failure);
+                }
                 None => {}
             },
-            BackendOutput::Fault { message, .. } => {
-                if self.generation.as_ref().is_some_and(|generation| !generation.complete) {
-                    self.fail(now, message);
-                } else {
-                    self.stats.orphans += 1;
-                }
-            }
+            BackendOutput::Fault { response, failure, .. } => self.fault(now, response, failure),
         }
         self.settle(now);
     }
@@ -116,13 +121,18 @@ impl Stream {
     /// Answers a turn that is owed an answer, if it can be.
     pub(super) fn pay(&mut self, now: Instant) {
         let Some(heard) = self.owed else { return };
-        let Some(response) = self.respond(now, self.modality) else { return };
+        let Some(response) = self.respond(now, self.as_set()) else { return };
         self.owed = None;
         self.timing = Some(PendingTiming { response, heard, first_audio: None, first_frame: None });
     }
 
+    /// A request that says nothing of its own.
+    pub(super) fn as_set(&self) -> Request {
+        Request { text_only: self.text_only, overrides: None }
+    }
+
     /// Asks for a response. `None`: one is active.
-    pub(super) fn respond(&mut self, now: Instant, modality: Modality) -> Option<ResponseId> {
+    pub(super) fn respond(&mut self, now: Instant, request: Request) -> Option<ResponseId> {
         if self.generation.is_some() {
             return None;
         }
@@ -136,15 +146,13 @@ impl Stream {
             response,
             due: self.patience(now),
             began: false,
-            modality,
+            text_only: request.text_only,
             complete: false,
+            incomplete: None,
             outlet: Outlet::new(),
             truncated: None,
         });
-        if modality == Modality::Text {
-            self.backend(BackendInput::TextOnly { response });
-        }
-        self.backend(BackendInput::CreateResponse { response });
+        self.backend(BackendInput::CreateResponse { response, request });
         self.event(Event::ResponseCreated { response });
         Some(response)
     }
@@ -168,7 +176,10 @@ impl Stream {
         }
         if let Some(generation) = self.generation.take_if(|generation| generation.outlet.is_over()) {
             let (response, generated) = (generation.response, generation.outlet.generated);
-            self.event(Event::ResponseDone { response, generated });
+            self.event(match generation.incomplete {
+                None => Event::ResponseDone { response, generated },
+                Some(reason) => Event::ResponseIncomplete { response, generated, reason },
+            });
             self.leave(now, generation);
         }
         self.expire_played(now);
@@ -199,7 +210,8 @@ impl Stream {
             self.turns.note(DecisionKind::ResponseTimeout, InterruptSource::Timer);
             self.tell_decisions();
             self.backend(BackendInput::Cancel { response });
-            self.fail(now, format!("the backend gave no audio for {} ms", self.config.response_timeout_ms));
+            let message = format!("the backend gave no audio for {} ms", self.config.response_timeout_ms);
+            self.fail(now, Failure::new("backend_timeout", message));
         }
     }
 
@@ -277,7 +289,7 @@ impl Stream {
     fn reply_audio(&mut self, now: Instant, response: ResponseId, audio: AgentAudio) {
         let (native, room) = (self.config.backend_rate, (u64::from(self.config.max_turn_ms) + 1000) * 48);
         let Some(generation) = self.making(now, response) else { return };
-        if audio.is_empty() || generation.modality == Modality::Text {
+        if audio.is_empty() || generation.text_only {
             return;
         }
         let first = !std::mem::replace(&mut generation.began, true);
@@ -293,10 +305,20 @@ impl Stream {
         }
     }
 
-    fn fail(&mut self, now: Instant, message: String) {
+    /// What is failed of is the response that is being made; of one that is complete nothing can fail any more.
+    fn fault(&mut self, now: Instant, response: Option<ResponseId>, failure: Failure) {
+        let made = self.generation.as_ref().filter(|generation| !generation.complete);
+        match (response, made.map(|generation| generation.response)) {
+            (asked, Some(made)) if asked.is_none_or(|asked| asked == made) => self.fail(now, failure),
+            (Some(_), _) => self.stats.orphans += 1,
+            (None, _) => self.event(Event::BackendFailed(failure)),
+        }
+    }
+
+    fn fail(&mut self, now: Instant, failure: Failure) {
         if let Some(generation) = self.generation.take() {
             let response = generation.response;
-            self.event(Event::ResponseFailed { response, message });
+            self.event(Event::ResponseFailed { response, failure });
             self.leave(now, generation);
         }
     }
@@ -347,8 +369,9 @@ impl Stream {
 
 impl Generation {
     /// The backend gave all of it.
-    fn finish(&mut self) {
+    fn finish(&mut self, incomplete: Option<IncompleteReason>) {
         self.complete = true;
+        self.incomplete = incomplete;
         self.outlet.complete();
     }
 }

@@ -1,9 +1,9 @@
 //! Whatever comes in, in whatever order: within bounded time it answers or listens, and holds a bounded amount.
 
 use super::*;
+use crate::backend::{AgentAudio, BackendOutput, Failure, TurnVerdict};
 use crate::echo::Own;
 use crate::turn::Frame;
-use crate::types::{AgentAudio, BackendOutput, TurnVerdict};
 
 struct Random(u32);
 
@@ -36,7 +36,7 @@ impl World {
     fn drain(&mut self) {
         loop {
             while let Some(output) = self.stream.poll_output() {
-                let StreamOutput::Backend(BackendInput::CreateResponse { response }) = output else { continue };
+                let StreamOutput::Backend(BackendInput::CreateResponse { response, .. }) = output else { continue };
                 self.created += 1;
                 if self.dead_backend {
                     continue;
@@ -100,7 +100,7 @@ impl World {
             17 => stream.handle_backend(now, BackendOutput::TurnVerdict(TurnVerdict::Interruption { probability })),
             18 => stream.append(now, SampleFormat::G711(Law::A), &[0xd5; 3000]),
             _ => {
-                let fault = BackendOutput::Fault { message: String::new(), retryable: true };
+                let fault = BackendOutput::Fault { response: None, failure: Failure::new("away", ""), retryable: true };
                 stream.handle_backend(now, if live { fault } else { BackendOutput::Closed });
             }
         }

@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::{Modality, SampleFormat};
+use super::SampleFormat;
+use crate::backend::Request;
 use crate::config::TurnConfig;
 use crate::g711;
 
@@ -48,7 +49,7 @@ enum Entry {
     Commit,
     Clear,
     Turn(TurnConfig),
-    Respond(Modality),
+    Respond(Request),
 }
 
 /// The next thing.
@@ -64,7 +65,7 @@ pub(super) enum Step {
     Commit,
     Clear,
     Turn(TurnConfig),
-    Respond(Modality),
+    Respond(Request),
 }
 
 impl Waiting {
@@ -107,8 +108,8 @@ impl Waiting {
         self.entries.push_back(Entry::Commit);
     }
 
-    pub(super) fn respond(&mut self, modality: Modality) {
-        self.entries.push_back(Entry::Respond(modality));
+    pub(super) fn respond(&mut self, request: Request) {
+        self.entries.push_back(Entry::Respond(request));
     }
 
     /// Other rules for what comes behind it. Where there is no room, for all that waits.
@@ -154,7 +155,7 @@ impl Waiting {
             Entry::Skip(samples) => Step::Skip(samples),
             Entry::Commit => Step::Commit,
             Entry::Turn(turn) => Step::Turn(turn),
-            Entry::Respond(modality) => Step::Respond(modality),
+            Entry::Respond(request) => Step::Respond(request),
             Entry::Clear | Entry::Audio { .. } => Step::Clear,
         })
     }
@@ -246,7 +247,7 @@ mod tests {
         waiting.append(now, SampleFormat::G711(Law::A), &[0; 800]);
         waiting.commit();
         assert!(waiting.ends_empty() && !waiting.asks());
-        waiting.respond(Modality::Speech);
+        waiting.respond(Request::default());
         waiting.append(now, SampleFormat::Pcm16, &[0; 2]);
         assert!(waiting.asks());
         assert_eq!(drain(&mut waiting), ["52800", "Commit", "Respond", "2"]);

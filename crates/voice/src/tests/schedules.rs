@@ -11,8 +11,8 @@ use crate::babble::Random;
 use crate::echo::Own;
 use crate::turn::{Frame, State};
 use crate::{
-    AgentAudio, BackendInput, BackendOutput, Config, Conversation, Eagerness, InterruptionConfig, Output, Playout,
-    ResponseId, ServerVad, TurnConfig, TurnVerdict, Utterance,
+    AgentAudio, BackendInput, BackendOutput, Config, Conversation, Eagerness, Failure, InterruptionConfig, Output,
+    Playout, ResponseId, ServerVad, TurnConfig, TurnVerdict, Utterance,
 };
 
 /// The backend's deadline in these schedules.
@@ -83,7 +83,7 @@ impl World {
     fn drain(&mut self) {
         while let Some(output) = self.conversation.poll_output() {
             match output {
-                Output::Backend(BackendInput::CreateResponse { response }) => {
+                Output::Backend(BackendInput::CreateResponse { response, .. }) => {
                     self.created += 1;
                     self.answer(response);
                 }
@@ -126,7 +126,7 @@ impl World {
             self.coming.push((at, Coming::Backend(BackendOutput::Audio { response, audio })));
         }
         if self.random.one_in(12) {
-            let fault = BackendOutput::Fault { message: String::new(), retryable: true };
+            let fault = BackendOutput::Fault { response: None, failure: Failure::new("away", ""), retryable: true };
             self.coming.push((at, Coming::Backend(fault)));
         } else if !self.random.one_in(12) {
             let done = BackendOutput::ResponseDone { response };
@@ -200,7 +200,7 @@ impl World {
             14 | 15 => self.pass(ms * 2),
             16 => {
                 let (text, is_final) = ("stop that now".to_owned(), self.random.one_in(2));
-                conversation.handle_backend(now, BackendOutput::UserTranscript { text, is_final });
+                conversation.handle_backend(now, BackendOutput::UserTranscript { turn: None, text, is_final });
             }
             17 => {
                 let verdict = BackendOutput::TurnVerdict(TurnVerdict::Complete { probability });

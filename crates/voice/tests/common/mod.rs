@@ -255,7 +255,9 @@ impl Backend {
                 self.heard.drain(..from);
             }
             BackendInput::Commit { .. } => self.turns.push(std::mem::take(&mut self.heard)),
-            BackendInput::CreateResponse { response } => self.due = self.delay.map(|delay| (now + delay, *response)),
+            BackendInput::CreateResponse { response, .. } => {
+                self.due = self.delay.map(|delay| (now + delay, *response))
+            }
             BackendInput::Cancel { response } => {
                 self.cancelled.push(*response);
                 self.due.take_if(|(_, due)| due == response);

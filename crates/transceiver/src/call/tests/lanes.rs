@@ -9,7 +9,7 @@ use link::ids::{Slot, UtteranceId};
 use link::proto::playout_effect::Kind as Effect;
 use link::proto::{EdgeMessage, PlayoutEffect, TransceiverMessage, edge_message, transceiver_message};
 use voice::opus::{Encoder, EncoderConfig, MAX_PACKET_BYTES};
-use voice::{AgentAudio, BackendInput, BackendOutput, InterruptionConfig, ResponseId};
+use voice::{AgentAudio, BackendInput, BackendOutput, Failure, InterruptionConfig, ResponseId};
 
 use super::{event_of, open_channel, say, seated};
 use crate::backend::{Backend, Wanted};
@@ -52,7 +52,7 @@ impl Backend for Eager {
     fn handle(&mut self, input: BackendInput) {
         let lanes = &mut *self.0.lock().unwrap();
         match input {
-            BackendInput::CreateResponse { response } => {
+            BackendInput::CreateResponse { response, .. } => {
                 lanes.control.push_back(BackendOutput::ResponseStarted { response });
                 let audio = AgentAudio::Pcm(voice::babble::speech(16_000, 100, 1));
                 let piece = BackendOutput::Audio { response, audio };
@@ -189,7 +189,7 @@ impl Playing {
 }
 
 fn stop_that() -> BackendOutput {
-    BackendOutput::UserTranscript { text: "stop that".to_owned(), is_final: false }
+    BackendOutput::UserTranscript { turn: None, text: "stop that".to_owned(), is_final: false }
 }
 
 #[test]
@@ -222,7 +222,11 @@ fn a_fault_behind_a_minute_of_speech_ends_the_response_at_once_and_what_was_give
     for heedless in [true, false] {
         let mut playing = Playing::new(Eager::of(60, heedless), 0);
         assert_eq!(playing.told("response.done"), heedless, "its end is behind the speech that waits");
-        playing.backend.tell(BackendOutput::Fault { message: "out of memory".to_owned(), retryable: false });
+        playing.backend.tell(BackendOutput::Fault {
+            response: Some(ResponseId(1)),
+            failure: Failure::new("gone", "out of memory"),
+            retryable: false,
+        });
         playing.run_ms(20);
         assert!(playing.told("response.done"), "{:?}", playing.events);
         assert_eq!(playing.told("out of memory"), !heedless, "{:?}", playing.events);

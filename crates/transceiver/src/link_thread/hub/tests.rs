@@ -21,7 +21,7 @@ async fn hub(links: usize) -> (Hub, Vec<u64>, (Endpoint, Endpoint, Vec<Link>)) {
     let edge = NodeIdentity::load_or_create(&dir, Role::Edge(EdgeId(1))).unwrap();
     let edge = Endpoint::client(&edge).unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
-    let (mut hub, mut ids, mut dialed) = (Hub::new(5000, Vec::new()), Vec::new(), Vec::new());
+    let (mut hub, mut ids, mut dialed) = (Hub::new(5000, Models::default(), Vec::new()), Vec::new(), Vec::new());
     for _ in 0..links {
         let address = server.local_addr().unwrap();
         let (near, far) = tokio::join!(edge.connect(address, TransceiverId(1)), server.accept());

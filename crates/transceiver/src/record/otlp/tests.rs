@@ -19,7 +19,7 @@ use super::super::{CallName, Over};
 use super::*;
 
 fn told() -> Told {
-    let call = CallName { session: SessionId(0xab), epoch: Epoch(1), model: "parrot" };
+    let call = CallName { session: SessionId(0xab), epoch: Epoch(1), model: "parrot".into() };
     Told { call, began: SystemTime::now(), over: Over::Turn(Arc::new(answered())) }
 }
 

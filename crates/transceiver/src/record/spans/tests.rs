@@ -8,7 +8,9 @@ use super::super::tests::answered;
 use super::super::{Outcome, Positions};
 use super::*;
 
-const CALL: CallName = CallName { session: SessionId(0xab), epoch: Epoch(1), model: "parrot" };
+fn call() -> CallName {
+    CallName { session: SessionId(0xab), epoch: Epoch(1), model: "parrot".into() }
+}
 
 fn began() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)
@@ -16,7 +18,7 @@ fn began() -> SystemTime {
 
 fn spans(over: Over) -> Vec<SpanData> {
     let mut spans = Vec::new();
-    Told { call: CALL, began: began(), over }.spans(&mut spans);
+    Told { call: call(), began: began(), over }.spans(&mut spans);
     spans
 }
 
