@@ -43,3 +43,18 @@ fn all_that_is_wrong_is_said_at_once() {
     keys.sort_unstable();
     assert_eq!(keys, ["id", "nonsense", "seats", "voice.complexity", "voice.threshold"]);
 }
+
+#[test]
+fn models_of_the_config_are_read_with_it_and_one_that_cannot_be_had_is_named() {
+    let problems = |name: &str, path: &str| {
+        let set = vec![format!("models.{name}.kind=script"), format!("models.{name}.path={path}")];
+        let loaded = load::<Config>(&Source { file: None, set });
+        loaded.err().map_or_else(Vec::new, |error| error.problems)
+    };
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/scripts/weather.yaml");
+    assert_eq!(problems("weather", script), []);
+    assert_eq!(problems("parrot", script)[0].key, "models.parrot");
+    let missing = problems("weather", "/nonexistent.yaml");
+    assert_eq!(missing[0].key, "models.weather.path");
+    assert!(missing[0].reason.starts_with("/nonexistent.yaml: it cannot be read"), "{}", missing[0].reason);
+}

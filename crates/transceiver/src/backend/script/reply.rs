@@ -194,7 +194,7 @@ impl Reply {
     fn sound_of(&mut self, begin: u32, ms: u32) -> Vec<u8> {
         let of = (self.step, begin / BLOCK_MS);
         if self.block.of != Some(of) {
-            let place = (self.turn * 256 + self.step) as u32;
+            let place = u32::try_from(self.turn * 256 + self.step).unwrap_or(0);
             let seed = place.wrapping_mul(1000).wrapping_add(of.1 + 1);
             self.block = Block { of: Some(of), pcm: voice::babble::speech(RATE, BLOCK_MS as usize, seed) };
         }
