@@ -27,6 +27,7 @@ use voice::MediaFrame;
 use voice::g711::Law;
 
 use crate::backend::{Backend, Loopback, Model, Monologue, Parrot};
+use crate::judge::Judges;
 use crate::record::{CallName, Counts, SessionRecords, TurnRecord};
 use channel::Channel;
 use dialogue::Dialogue;
@@ -37,6 +38,8 @@ use streamed::Streamed;
 pub struct CallConfig {
     /// Of the dialogue, before the client's own settings.
     pub voice: voice::Config,
+    /// Who judges whether turns are over, beside the backend.
+    pub judge: Option<Judges>,
 }
 
 /// What a call wants done.
@@ -146,6 +149,14 @@ impl Mode {
         Self::Dialogue(Box::new(dialogue))
     }
 
+    fn set_judge(&mut self, judges: &Judges) {
+        match self {
+            Self::Dialogue(dialogue) => dialogue.set_judge(judges.seat()),
+            Self::Streamed(streamed) => streamed.set_judge(judges.seat()),
+            Self::Loopback(_) => {}
+        }
+    }
+
     /// Tells the backend that the session is over.
     fn close(&mut self) {
         match self {
@@ -187,7 +198,10 @@ impl Call {
                 ..realtime::Config::default()
             },
         );
-        let mode = Mode::new(now, config.voice, model, request, &api, seed);
+        let mut mode = Mode::new(now, config.voice, model, request, &api, seed);
+        if let Some(judges) = &config.judge {
+            mode.set_judge(judges);
+        }
         let mut call = Self {
             session: SessionId(request.session),
             model,

@@ -1,6 +1,7 @@
 //! The transceiver's config file. deploy/transceiver.toml shows every key with its default.
 
 mod otlp;
+mod turn_end;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,6 +10,7 @@ use daemon::config::Checked;
 use serde::{Deserialize, Serialize};
 
 pub use otlp::OtlpConfig;
+pub use turn_end::{TurnEndConfig, TurnEndOutput};
 
 use crate::call::CallConfig;
 
@@ -73,6 +75,8 @@ pub struct VoiceConfig {
     pub auto_gain: bool,
     /// What is done about packets that are missing.
     pub repair: RepairConfig,
+    /// What judges whether a turn is over.
+    pub turn_end: TurnEndConfig,
 }
 
 /// The `[voice.repair]` table: what is done about packets that are missing.
@@ -203,6 +207,7 @@ impl Default for VoiceConfig {
             noise_suppression: voice.enhance.noise_suppression,
             auto_gain: voice.enhance.auto_gain,
             repair: RepairConfig::default(),
+            turn_end: TurnEndConfig::default(),
         }
     }
 }
@@ -282,6 +287,7 @@ impl VoiceConfig {
         range("max_turn_ms", self.max_turn_ms.into(), 1000, 600_000);
         range("repair.nack_wait_ms", self.repair.nack_wait_ms.into(), 0, 200);
         range("repair.late_ms", self.repair.late_ms.into(), 0, 2000);
+        self.turn_end.check(problems);
     }
 }
 
@@ -312,6 +318,6 @@ impl From<&VoiceConfig> for CallConfig {
                 ..voice::RepairConfig::default()
             },
         };
-        Self { voice }
+        Self { voice, judge: None }
     }
 }

@@ -11,6 +11,7 @@ mod backend;
 pub mod call;
 mod config;
 mod daemon_main;
+pub mod judge;
 mod link_thread;
 pub mod record;
 mod ring;
@@ -19,6 +20,6 @@ mod start;
 mod worker;
 
 pub use backend::Model;
-pub use config::{Config, OtlpConfig, VoiceConfig};
+pub use config::{Config, OtlpConfig, TurnEndConfig, TurnEndOutput, VoiceConfig};
 pub use daemon_main::run;
 pub use start::Transceiver;

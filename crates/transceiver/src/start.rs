@@ -17,6 +17,7 @@ use tokio::task::LocalSet;
 
 use crate::call::CallConfig;
 use crate::config::Config;
+use crate::judge::JudgeThread;
 use crate::link_thread::{self, Parts, Stop, WorkerEnds};
 use crate::record::Records;
 use crate::record::otlp::Exporter;
@@ -116,6 +117,7 @@ struct Up {
     threads: Vec<JoinHandle<()>>,
     records: Records,
     exporter: Option<Exporter>,
+    judge: Option<JudgeThread>,
 }
 
 fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> {
@@ -126,6 +128,8 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         Endpoint::server(identity, config.link_bind).map_err(refused)?
     };
     let link_addr = endpoint.local_addr().map_err(failed)?;
+    let judge = JudgeThread::start(&config.voice.turn_end)?;
+    let calls = CallConfig { judge: judge.as_ref().map(JudgeThread::judges), ..CallConfig::from(&config.voice) };
     let (exporter, spans) = Exporter::start(&config.otlp, config.id)?.unzip();
     let mut up = Up {
         runtime,
@@ -135,6 +139,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         threads: Vec::new(),
         records: Records::default(),
         exporter,
+        judge,
     };
     let cores = net::pin::cores();
     let count = if config.workers == 0 { cores.len().max(1) } else { config.workers };
@@ -143,8 +148,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         let core = if count == cores.len() { cores.get(index).copied() } else { None };
         let outputs_ready = Arc::new(Notify::new());
         // On failure the workers started before end by themselves: their rings are abandoned.
-        let voice = CallConfig::from(&config.voice);
-        let worker = worker_thread::start(index, core, voice, Arc::clone(&outputs_ready), spans.clone())
+        let worker = worker_thread::start(index, core, calls.clone(), Arc::clone(&outputs_ready), spans.clone())
             .map_err(|error| StartError::failed("starting a worker", error))?;
         up.workers.push(WorkerEnds { to_worker: worker.to_worker, from_worker: worker.from_worker, outputs_ready });
         up.records.add(worker.asks, worker.thread.thread().clone());
@@ -155,7 +159,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
 
 impl Up {
     fn run(self, config: &Config, stop: watch::Receiver<Stop>) {
-        let Self { runtime, endpoint, workers, threads, exporter, .. } = self;
+        let Self { runtime, endpoint, workers, threads, exporter, judge, .. } = self;
         let parts = Parts { id: config.id, seats: config.seats, endpoint, workers, stop };
         let tasks = LocalSet::new();
         runtime.block_on(tasks.run_until(link_thread::run(parts)));
@@ -164,6 +168,7 @@ impl Up {
             // A panic was reported by the thread itself.
             let _ = thread.join();
         }
+        drop(judge);
         if let Some(exporter) = exporter {
             exporter.finish();
         }

@@ -20,7 +20,7 @@ use crate::timbre::Timbre;
 use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Action, Reply, State, Turns};
 use crate::types::{BackendInput, BackendOutput, Event, FlushReason, Output, Playout, ResponseId, TurnId, TurnVerdict};
-use crate::verdict::{Judge, Judging};
+use crate::verdict::{Judge, Judging, LOOK};
 use crate::way::Ways;
 
 /// Audio ahead of a push to talk, in 48 kHz samples: 300 ms.
@@ -397,7 +397,8 @@ impl Conversation {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let generation = self.generation.as_ref().map(|generation| generation.due);
         let unasked = self.duplex.due(self.config.duplex_silence_ms);
-        [self.repair.poll_timeout(), self.turns.poll_timeout(), self.outgoing.poll_timeout(), generation, unasked]
+        let verdict = self.judging.waits().then(|| self.now + LOOK);
+        [self.repair.poll_timeout(), self.turns.poll_timeout(), self.outgoing.poll_timeout(), generation, unasked, verdict]
             .into_iter()
             .flatten()
             .min()

@@ -1,6 +1,7 @@
 //! One call in virtual time: a microphone, an edge that paces behind a link with delay, and a client that reads events.
 #![allow(dead_code, reason = "each test file uses a part of the bench")]
 
+pub(crate) mod onnx;
 pub(crate) mod speech;
 
 use std::collections::VecDeque;
@@ -66,10 +67,14 @@ impl Bench {
     }
 
     pub(crate) fn asked(request: &OpenRequest) -> Self {
+        Self::configured(CallConfig::default(), request)
+    }
+
+    pub(crate) fn configured(config: CallConfig, request: &OpenRequest) -> Self {
         let now = Instant::now();
         let encoder = EncoderConfig { rate: 16_000, bitrate: 32_000, ..EncoderConfig::default() };
         Self {
-            call: Call::new(now, CallConfig::default(), request, SLOT, 1),
+            call: Call::new(now, config, request, SLOT, 1),
             start: now,
             now,
             events: Vec::new(),
