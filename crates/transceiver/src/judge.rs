@@ -154,7 +154,10 @@ fn publish(totals: &Totals) {
 }
 
 fn describe() {
-    describe_counter!("fronthaul_transceiver_turn_end_questions_total", "Pauses the turn-end model was asked about, by result");
+    describe_counter!(
+        "fronthaul_transceiver_turn_end_questions_total",
+        "Pauses the turn-end model was asked about, by result"
+    );
     describe_histogram!(
         "fronthaul_transceiver_turn_end_seconds",
         metrics::Unit::Seconds,

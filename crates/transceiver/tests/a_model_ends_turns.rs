@@ -8,9 +8,15 @@ mod support;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use link::proto::edge_message::Kind;
+use link::proto::{
+    ChannelMessage, ChannelOpened, EdgeMessage, OpenRequest, TransceiverMessage, Transport, transceiver_message,
+};
 use support::onnx::Graph;
 use support::{Bench, request, speech};
-use transceiver::call::CallConfig;
+use transceiver::call::{Call, CallConfig, CallOutput};
 use transceiver::judge::{JudgeThread, Judges};
 use transceiver::{Config, Transceiver, TurnEndConfig, TurnEndOutput};
 
@@ -25,15 +31,12 @@ fn config(name: &str, graph: &Graph) -> TurnEndConfig {
     TurnEndConfig { model: path.to_str().unwrap().to_owned(), library, ..TurnEndConfig::default() }
 }
 
-/// Lets time pass for a call; meanwhile it stands still for the model.
-fn run(bench: &mut Bench, judges: &Judges, ms: u64) {
-    for _ in 0..ms {
-        bench.run_ms(1);
-        let begun = Instant::now();
-        while judges.totals().open() > 0 {
-            assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", judges.totals());
-            std::thread::yield_now();
-        }
+/// Virtual time stands still while the model looks.
+fn wait(judges: &Judges) {
+    let begun = Instant::now();
+    while judges.totals().open() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", judges.totals());
+        std::thread::yield_now();
     }
 }
 
@@ -48,13 +51,12 @@ fn silence_after(sentence: &[i16], judge: Option<&JudgeThread>) -> u64 {
     bench.open_channel(support::CHANNEL, "oai-events");
     bench.client(SEMANTIC);
     assert!(bench.event("session.updated").is_some(), "{:?}", bench.events);
-    let pause = |bench: &mut Bench, ms| match &judges {
-        Some(judges) => run(bench, judges, ms),
-        None => bench.run_ms(ms),
-    };
-    pause(&mut bench, 600);
+    bench.run_ms(600);
     bench.say(sentence);
-    pause(&mut bench, 6500);
+    for _ in 0..6500 {
+        bench.run_ms(1);
+        judges.iter().for_each(wait);
+    }
     let (at, event) = bench.event("input_audio_buffer.speech_stopped").unwrap();
     at - event["audio_end_ms"].as_u64().unwrap()
 }
@@ -104,6 +106,57 @@ fn a_turn_that_sounds_over_ends_sooner_and_one_that_does_not_later_than_silence_
         assert_eq!((totals.dropped, totals.failed), (0, 0), "{totals:?}");
         assert!(totals.answered >= 2, "{totals:?}");
     }
+}
+
+/// The client is told that the turn is over.
+fn has_stopped(output: &CallOutput) -> bool {
+    let CallOutput::Message(TransceiverMessage { kind: Some(transceiver_message::Kind::ChannelMessage(message)) }) =
+        output
+    else {
+        return false;
+    };
+    let event: serde_json::Value = serde_json::from_slice(&message.data).unwrap();
+    event["type"] == "input_audio_buffer.speech_stopped"
+}
+
+/// The same over a WebSocket: audio that is appended before the turn ends, behind the sentence, in ms.
+fn silence_behind(sentence: &[i16], judge: &JudgeThread) -> u64 {
+    let (now, judges) = (Instant::now(), judge.judges());
+    let asked = OpenRequest { transport: Transport::Websocket.into(), ..request("parrot") };
+    let config = CallConfig { judge: Some(judges.clone()), ..CallConfig::default() };
+    let mut call = Call::new(now, config, &asked, support::SLOT, 1);
+    let opened = ChannelOpened { channel: 0, label: "oai-events".to_owned() };
+    call.handle_message(now, EdgeMessage { kind: Some(Kind::ChannelOpened(opened)) });
+    let say = |call: &mut Call, now, event: &str| {
+        let message = ChannelMessage { channel: 0, binary: false, data: event.into() };
+        call.handle_message(now, EdgeMessage { kind: Some(Kind::ChannelMessage(message)) });
+        std::iter::from_fn(|| call.poll_output()).filter(has_stopped).count() == 1
+    };
+    say(&mut call, now, SEMANTIC);
+    let mut pcm = Vec::new();
+    voice::Resampler::new(16_000, 24_000).process(&[sentence, &[0; 16 * 6000]].concat(), &mut pcm);
+    let piece_ms = 20;
+    for (piece, pcm) in (1..).zip(pcm.chunks(24 * piece_ms)) {
+        let bytes: Vec<u8> = pcm.iter().flat_map(|sample| sample.to_le_bytes()).collect();
+        let event = serde_json::json!({"type": "input_audio_buffer.append", "audio": STANDARD.encode(bytes)});
+        let passed = (piece * piece_ms) as u64;
+        if say(&mut call, now + Duration::from_millis(passed), &event.to_string()) {
+            return passed - sentence.len() as u64 / 16;
+        }
+        wait(&judges);
+    }
+    panic!("the turn does not end");
+}
+
+#[test]
+#[ignore = "needs ONNX Runtime: tests/judge/run"]
+fn the_model_judges_turns_over_a_websocket_too() {
+    let [loud, soft] = sentences();
+    let judge = started(&config("websocket", &louder_than(&[Some(1), None], level_between())));
+    let over = silence_behind(&loud, &judge);
+    assert!((200..=340).contains(&over), "{over}");
+    let open = silence_behind(&soft, &judge);
+    assert!((3940..=4080).contains(&open), "{open}");
 }
 
 /// Vowels have their power in the lower bands: weighs the lower half against the upper.
@@ -157,11 +210,24 @@ fn a_model_that_cannot_serve_is_refused_at_the_start_with_the_reason() {
     assert!(said.contains("name a model in ONNX's format"), "{said}");
 }
 
-#[test]
-fn a_transceiver_whose_model_is_not_there_does_not_start() {
+/// A config of a transceiver that judges with this.
+fn transceiver(turn_end: TurnEndConfig) -> Config {
     let mut config = Config { state_dir: format!("{}/judge", env!("CARGO_TARGET_TMPDIR")), ..Config::default() };
     config.link_bind.set_port(0);
-    config.voice.turn_end.model = "/nonexistent/turn.onnx".to_owned();
-    let said = Transceiver::start(&config).unwrap_err().to_string();
+    config.voice.turn_end = turn_end;
+    config
+}
+
+#[test]
+#[ignore = "needs ONNX Runtime: tests/judge/run"]
+fn a_transceiver_with_a_model_starts_and_ends() {
+    let turn_end = config("whole", &louder_than(&[Some(1), None], 0.1));
+    drop(Transceiver::start(&transceiver(turn_end)).unwrap());
+}
+
+#[test]
+fn a_transceiver_whose_model_is_not_there_does_not_start() {
+    let turn_end = TurnEndConfig { model: "/nonexistent/turn.onnx".to_owned(), ..TurnEndConfig::default() };
+    let said = Transceiver::start(&transceiver(turn_end)).unwrap_err().to_string();
     assert!(said.contains("voice.turn_end.model") && said.contains("/nonexistent/turn.onnx"), "{said}");
 }

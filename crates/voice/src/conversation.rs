@@ -398,10 +398,17 @@ impl Conversation {
         let generation = self.generation.as_ref().map(|generation| generation.due);
         let unasked = self.duplex.due(self.config.duplex_silence_ms);
         let verdict = self.judging.waits().then(|| self.now + LOOK);
-        [self.repair.poll_timeout(), self.turns.poll_timeout(), self.outgoing.poll_timeout(), generation, unasked, verdict]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.repair.poll_timeout(),
+            self.turns.poll_timeout(),
+            self.outgoing.poll_timeout(),
+            generation,
+            unasked,
+            verdict,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Less than 10 s of the reply wait here: a backend that can wait gives more only then. One that cannot may give up to

@@ -179,8 +179,11 @@ pub(super) struct Seat {
 
 impl Seat {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let desk =
-            Desk { question: ArrayQueue::new(1), wanted: AtomicU32::new(NONE), answer: AtomicU64::new(packed(NONE, 0.0)) };
+        let desk = Desk {
+            question: ArrayQueue::new(1),
+            wanted: AtomicU32::new(NONE),
+            answer: AtomicU64::new(packed(NONE, 0.0)),
+        };
         let recent = Recent::new(shared.window);
         Self { shared, desk: Arc::new(desk), recent, number: NONE }
     }

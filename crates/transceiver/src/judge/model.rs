@@ -3,6 +3,7 @@
 //! What it takes, by the shape that it declares: the last samples of the turn at 16 kHz, mono, in -1..1, silence in front of what the
 //! turn has not (`[1, N]`, `N` fixed or not), or the features of the last 8 s ([`super::mel`], `[1, 80, 800]`). What it gives: one number.
 
+use std::error::Error as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -51,7 +52,10 @@ impl OnnxModel {
         let session = session(&environment, config)
             .map_err(|error| refused(&error, "name a model in ONNX's format that this ONNX Runtime can run"))?;
         let input = input_of(session.inputs(), config).map_err(|reason| {
-            refused(&reason, "name a model that takes float32 [1, N] samples at 16 kHz or [1, 80, 800] log-mel features")
+            refused(
+                &reason,
+                "name a model that takes float32 [1, N] samples at 16 kHz or [1, 80, 800] log-mel features",
+            )
         })?;
         output_of(session.outputs())
             .map_err(|reason| refused(&reason, "name a model that gives one float32: how likely the turn is over"))?;
@@ -148,7 +152,11 @@ fn input_of(inputs: &[Outlet], config: &TurnEndConfig) -> Result<Input, String> 
 fn output_of(outputs: &[Outlet]) -> Result<(), String> {
     let [output] = outputs else { return Err(format!("it gives {} tensors, not one", outputs.len())) };
     let shape = floats(output).ok_or_else(|| format!("it gives {}, not float32", output.dtype()))?;
-    if shape.iter().all(|dimension| matches!(dimension, 1 | -1)) { Ok(()) } else { Err(format!("it gives float32 {shape:?}")) }
+    if shape.iter().all(|dimension| matches!(dimension, 1 | -1)) {
+        Ok(())
+    } else {
+        Err(format!("it gives float32 {shape:?}"))
+    }
 }
 
 /// The shape of a tensor of float32; -1 is any.
@@ -192,7 +200,7 @@ fn environment(library: &str) -> Result<Environment, Problem> {
     } else {
         return Err(refused(&"there is no such file", fix));
     };
-    let builder = builder.map_err(|error| refused(&error, fix))?;
+    let builder = builder.map_err(|error| refused(&unloaded(&error), fix))?;
     let environment = builder
         .with_name("fronthaul")
         .with_telemetry(false)
@@ -201,6 +209,16 @@ fn environment(library: &str) -> Result<Environment, Problem> {
         .map_err(|error| refused(&error, fix))?;
     environment.set_log_level(LogLevel::Warning);
     Ok(runtime.insert(environment).clone())
+}
+
+/// With the linker's own words, which name what it misses.
+fn unloaded(error: &ort::LoadDynamicError) -> String {
+    match error {
+        ort::LoadDynamicError::Dlopen { error: source, .. } => {
+            source.source().map_or_else(|| error.to_string(), |cause| format!("it cannot be loaded: {cause}"))
+        }
+        _ => error.to_string(),
+    }
 }
 
 fn log(level: LogLevel, _category: &str, _id: &str, _place: &str, message: &str) {

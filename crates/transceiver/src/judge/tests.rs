@@ -194,3 +194,46 @@ fn the_thread_sleeps_until_it_is_asked_and_ends_with_its_owner() {
     seat.ask();
     assert_eq!((seat.poll(), judges.totals().open()), (None, 1));
 }
+
+/// Says what the last sample says, in thousandths.
+struct Last;
+
+impl Model for Last {
+    fn judge(&mut self, audio: &Audio) -> Result<f32, String> {
+        audio.pcm.last().map(|last| f32::from(*last)).ok_or_else(|| "nothing".to_owned())
+    }
+}
+
+#[test]
+fn media_threads_that_ask_at_once_get_answers_to_their_last_question_alone_and_none_is_lost_count_of() {
+    let judge = JudgeThread::of(shared(), Box::new(Last)).unwrap();
+    let judges = judge.judges();
+    std::thread::scope(|scope| {
+        for call in 0..4_i16 {
+            let mut seat = judges.seat();
+            scope.spawn(move || {
+                for question in 0..5000_i16 {
+                    let said = call * 5000 + question;
+                    seat.resume(false);
+                    seat.hear(&[said], 16_000);
+                    seat.ask();
+                    // Some wait for the answer a while, some speak on at once.
+                    for _ in 0..(question % 7) * 100 {
+                        if let Some(answer) = seat.poll() {
+                            assert_eq!(answer, f32::from(said));
+                        }
+                        std::hint::spin_loop();
+                    }
+                }
+            });
+        }
+    });
+    let begun = Instant::now();
+    while judges.totals().open() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", judges.totals());
+        std::thread::yield_now();
+    }
+    let totals = judges.totals();
+    assert_eq!(totals.asked, 20_000);
+    assert_eq!(totals.answered + totals.late, 20_000, "{totals:?}");
+}

@@ -45,7 +45,8 @@ pub(crate) struct Graph {
 impl Graph {
     /// `None` is a dimension of any length.
     pub(crate) fn new(takes: &[Option<u64>], gives: &[Option<u64>]) -> Self {
-        let message = Message::default().text(2, "test").message(11, &value("x", takes)).message(12, &value("y", gives));
+        let message =
+            Message::default().text(2, "test").message(11, &value("x", takes)).message(12, &value("y", gives));
         Self { message }
     }
 

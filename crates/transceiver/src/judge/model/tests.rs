@@ -107,7 +107,7 @@ fn files_that_are_not_there_are_named_with_their_key() {
     for (model, library, key, reason) in [
         (gone, gone, "voice.turn_end.model", "No such file"),
         (here, gone, "voice.turn_end.library", "there is no such file"),
-        (here, here, "voice.turn_end.library", "failed to load"),
+        (here, here, "voice.turn_end.library", "invalid ELF header"),
     ] {
         let config = TurnEndConfig { model: model.to_owned(), library: library.to_owned(), ..TurnEndConfig::default() };
         let Err(problem) = OnnxModel::load(&config) else { panic!("{key} was loaded") };
