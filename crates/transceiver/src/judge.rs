@@ -84,7 +84,7 @@ impl JudgeThread {
             return Ok(None);
         }
         let model = OnnxModel::load(config)?;
-        let shared = Arc::new(Shared::new(model.window()));
+        let shared = Arc::new(Shared::new(model.window(), model.look()));
         Self::of(shared, Box::new(model)).map(Some)
     }
 

@@ -16,9 +16,11 @@ use crossbeam_queue::ArrayQueue;
 use super::recent::Recent;
 use super::{Audio, Model};
 
-/// Desks that wait. A model of 12 ms (smart-turn v3 on one core) is through with 32 after 400 ms. A question is asked after 200 ms of
-/// silence and `semantic_vad` of medium eagerness waits for 600 ms: what stood behind them would be answered when the turn is over.
-/// Each question holds what the model looks at, 250 KiB usually: 8 MiB in all.
+/// What a question is good for: it is asked after 200 ms of silence, and `semantic_vad` of medium eagerness waits for 600 ms. Were more
+/// let in, all would be answered a little too late.
+pub(super) const PATIENCE: Duration = Duration::from_millis(400);
+
+/// Most desks that wait. Each question holds what the model looks at, 250 KiB usually: 8 MiB in all.
 const QUEUE: usize = 32;
 
 /// No question is of this number.
@@ -101,11 +103,11 @@ pub(super) enum Took {
 }
 
 impl Shared {
-    /// `window`: what the model looks at, in samples at 16 kHz.
-    pub(super) fn new(window: usize) -> Self {
+    /// `window`: what the model looks at, in samples at 16 kHz; `look`: how long it takes.
+    pub(super) fn new(window: usize, look: Duration) -> Self {
         Self {
             window,
-            waiting: ArrayQueue::new(QUEUE),
+            waiting: ArrayQueue::new(places(look)),
             judge: OnceLock::new(),
             stopping: AtomicBool::new(false),
             counts: Counts::default(),
@@ -240,6 +242,12 @@ impl Drop for Seat {
     }
 }
 
+/// Desks that may wait for a model that takes so long for each: those that it is through with in time.
+fn places(look: Duration) -> usize {
+    let places = PATIENCE.as_micros() / look.as_micros().max(1);
+    usize::try_from(places).unwrap_or(QUEUE).clamp(1, QUEUE)
+}
+
 fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::AcqRel);
 }
@@ -252,4 +260,15 @@ fn unpacked(answer: u64) -> (u32, f32) {
     #[expect(clippy::cast_possible_truncation, reason = "the halves of 64 bits")]
     let (number, bits) = ((answer >> 32) as u32, answer as u32);
     (number, f32::from_bits(bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_desks_wait_as_the_model_is_through_with_in_time() {
+        let places = |ms| places(Duration::from_millis(ms));
+        assert_eq!([0, 12, 44, 200, 399, 2000].map(places), [32, 32, 9, 2, 1, 1]);
+    }
 }

@@ -133,4 +133,4 @@ fn single(value: f64) -> f32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -6,7 +6,7 @@
 use std::error::Error as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use daemon::Problem;
 use ort::environment::Environment;
@@ -14,6 +14,7 @@ use ort::logging::LogLevel;
 use ort::session::Session;
 use ort::value::{Outlet, TensorElementType, TensorRef, ValueType};
 
+use super::desk::PATIENCE;
 use super::mel::{self, LogMel};
 use super::{Audio, Model};
 use crate::config::{TurnEndConfig, TurnEndOutput};
@@ -28,6 +29,8 @@ pub(super) struct OnnxModel {
     output: TurnEndOutput,
     samples: Vec<f32>,
     resampled: Vec<i16>,
+    /// What it takes to look once.
+    look: Duration,
 }
 
 /// What a model takes.
@@ -39,7 +42,7 @@ enum Input {
 }
 
 impl OnnxModel {
-    /// Loads library and model, and lets the model look at silence once.
+    /// Loads library and model, and lets the model look at silence.
     pub(super) fn load(config: &TurnEndConfig) -> Result<Self, Problem> {
         let refused = |reason: &dyn std::fmt::Display, fix: &str| {
             Problem::new("voice.turn_end.model", format_args!("{:?}", config.model), reason, fix)
@@ -60,15 +63,32 @@ impl OnnxModel {
         output_of(session.outputs())
             .map_err(|reason| refused(&reason, "name a model that gives one float32: how likely the turn is over"))?;
         let (samples, resampled) = (Vec::new(), Vec::new());
-        let mut model = Self { session, input, output: config.output, samples, resampled };
-        let begun = Instant::now();
-        let silence = Audio { pcm: Vec::new(), rate: 16_000 };
-        model.judge(&silence).map_err(|reason| {
+        let mut model = Self { session, input, output: config.output, samples, resampled, look: Duration::ZERO };
+        model.look = model.try_out().map_err(|reason| {
             let reason = format!("looking at silence it fails: {reason}");
             refused(&reason, "set voice.turn_end.output to what the model's number is, or name another model")
         })?;
-        tracing::info!(model = config.model, took_ms = begun.elapsed().as_millis(), "turn-end model ready");
+        let look_ms = model.look.as_millis();
+        if model.look > PATIENCE {
+            tracing::warn!(model = config.model, look_ms, "the turn-end model is too slow: silence decides before it");
+        } else {
+            tracing::info!(model = config.model, look_ms, "turn-end model ready");
+        }
         Ok(model)
+    }
+
+    /// How long it looks at silence, the first time left out: it makes room for itself then.
+    fn try_out(&mut self) -> Result<Duration, String> {
+        let silence = Audio { pcm: Vec::new(), rate: 16_000 };
+        self.judge(&silence)?;
+        let begun = Instant::now();
+        self.judge(&silence)?;
+        Ok(begun.elapsed())
+    }
+
+    /// How long it takes to look.
+    pub(super) fn look(&self) -> Duration {
+        self.look
     }
 
     /// What it looks at, in samples at 16 kHz.

@@ -23,7 +23,7 @@ impl Model for Fake {
 }
 
 fn shared() -> Arc<Shared> {
-    Arc::new(Shared::new(4))
+    Arc::new(Shared::new(4, Duration::from_millis(12)))
 }
 
 fn seat(shared: &Arc<Shared>) -> Seat {

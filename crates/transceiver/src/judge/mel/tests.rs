@@ -4,7 +4,7 @@
 use super::*;
 
 /// Two seconds of nothing, then a tone of 440 Hz that rises over a little noise.
-fn samples() -> Vec<f32> {
+pub(in super::super) fn samples() -> Vec<f32> {
     let mut state = 1_u32;
     let sample = |place: usize| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
