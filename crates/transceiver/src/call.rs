@@ -28,6 +28,7 @@ use voice::MediaFrame;
 use voice::g711::Law;
 
 use crate::backend::{Backend, Loopback, Model, Models, Monologue, Parrot, Player};
+use crate::judge::Judges;
 use crate::record::{CallName, Counts, SessionRecords, TurnRecord};
 use channel::Channel;
 use dialogue::Dialogue;
@@ -40,6 +41,8 @@ pub struct CallConfig {
     pub voice: voice::Config,
     /// Who may answer.
     pub models: Models,
+    /// Who judges whether turns are over, beside the backend.
+    pub judge: Option<Judges>,
 }
 
 /// What a call wants done.
@@ -148,6 +151,14 @@ impl Mode {
         Self::Dialogue(Box::new(dialogue))
     }
 
+    fn set_judge(&mut self, judges: &Judges) {
+        match self {
+            Self::Dialogue(dialogue) => dialogue.set_judge(judges.seat()),
+            Self::Streamed(streamed) => streamed.set_judge(judges.seat()),
+            Self::Loopback(_) => {}
+        }
+    }
+
     /// Tells the backend that the session is over.
     fn close(&mut self) {
         match self {
@@ -190,7 +201,10 @@ impl Call {
                 ..realtime::Config::default()
             },
         );
-        let mode = Mode::new(now, config.voice, &model, request, &api, seed);
+        let mut mode = Mode::new(now, config.voice, &model, request, &api, seed);
+        if let Some(judges) = &config.judge {
+            mode.set_judge(judges);
+        }
         let mut call = Self {
             session: SessionId(request.session),
             model: name.into(),

@@ -2,6 +2,7 @@
 
 mod models;
 mod otlp;
+mod turn_end;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use models::load as load_models;
 pub use models::{ModelConfig, ModelKind};
 pub use otlp::OtlpConfig;
+pub use turn_end::{TurnEndConfig, TurnEndOutput};
 
 use crate::backend::Models;
 use crate::call::CallConfig;
@@ -80,6 +82,8 @@ pub struct VoiceConfig {
     pub auto_gain: bool,
     /// What is done about packets that are missing.
     pub repair: RepairConfig,
+    /// What judges whether a turn is over.
+    pub turn_end: TurnEndConfig,
 }
 
 /// The `[voice.repair]` table: what is done about packets that are missing.
@@ -211,6 +215,7 @@ impl Default for VoiceConfig {
             noise_suppression: voice.enhance.noise_suppression,
             auto_gain: voice.enhance.auto_gain,
             repair: RepairConfig::default(),
+            turn_end: TurnEndConfig::default(),
         }
     }
 }
@@ -291,6 +296,7 @@ impl VoiceConfig {
         range("max_turn_ms", self.max_turn_ms.into(), 1000, 600_000);
         range("repair.nack_wait_ms", self.repair.nack_wait_ms.into(), 0, 200);
         range("repair.late_ms", self.repair.late_ms.into(), 0, 2000);
+        self.turn_end.check(problems);
     }
 }
 
@@ -321,6 +327,6 @@ impl From<&VoiceConfig> for CallConfig {
                 ..voice::RepairConfig::default()
             },
         };
-        Self { voice, models: Models::default() }
+        Self { voice, models: Models::default(), judge: None }
     }
 }

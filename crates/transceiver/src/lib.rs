@@ -11,6 +11,7 @@ mod backend;
 pub mod call;
 mod config;
 mod daemon_main;
+pub mod judge;
 mod link_thread;
 pub mod record;
 mod ring;
@@ -19,6 +20,6 @@ mod start;
 mod worker;
 
 pub use backend::{Model, Models, Script, ScriptError};
-pub use config::{Config, ModelConfig, ModelKind, OtlpConfig, VoiceConfig};
+pub use config::{Config, ModelConfig, ModelKind, OtlpConfig, TurnEndConfig, TurnEndOutput, VoiceConfig};
 pub use daemon_main::run;
 pub use start::Transceiver;

@@ -18,6 +18,7 @@ use tokio::task::LocalSet;
 use crate::backend::Models;
 use crate::call::CallConfig;
 use crate::config::{Config, load_models};
+use crate::judge::JudgeThread;
 use crate::link_thread::{self, Parts, Stop, WorkerEnds};
 use crate::record::Records;
 use crate::record::otlp::Exporter;
@@ -118,6 +119,7 @@ struct Up {
     records: Records,
     models: Models,
     exporter: Option<Exporter>,
+    judge: Option<JudgeThread>,
 }
 
 fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> {
@@ -129,6 +131,12 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
     };
     let link_addr = endpoint.local_addr().map_err(failed)?;
     let models = load_models(&config.models).map_err(|problems| ConfigError { file: None, problems })?;
+    let judge = JudgeThread::start(&config.voice.turn_end)?;
+    let calls = CallConfig {
+        models: models.clone(),
+        judge: judge.as_ref().map(JudgeThread::judges),
+        ..CallConfig::from(&config.voice)
+    };
     let (exporter, spans) = Exporter::start(&config.otlp, config.id)?.unzip();
     let mut up = Up {
         runtime,
@@ -139,6 +147,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         records: Records::default(),
         models,
         exporter,
+        judge,
     };
     let cores = net::pin::cores();
     let count = if config.workers == 0 { cores.len().max(1) } else { config.workers };
@@ -147,8 +156,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         let core = if count == cores.len() { cores.get(index).copied() } else { None };
         let outputs_ready = Arc::new(Notify::new());
         // On failure the workers started before end by themselves: their rings are abandoned.
-        let calls = CallConfig { models: up.models.clone(), ..CallConfig::from(&config.voice) };
-        let worker = worker_thread::start(index, core, calls, Arc::clone(&outputs_ready), spans.clone())
+        let worker = worker_thread::start(index, core, calls.clone(), Arc::clone(&outputs_ready), spans.clone())
             .map_err(|error| StartError::failed("starting a worker", error))?;
         up.workers.push(WorkerEnds { to_worker: worker.to_worker, from_worker: worker.from_worker, outputs_ready });
         up.records.add(worker.asks, worker.thread.thread().clone());
@@ -159,7 +167,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
 
 impl Up {
     fn run(self, config: &Config, stop: watch::Receiver<Stop>) {
-        let Self { runtime, endpoint, workers, threads, models, exporter, .. } = self;
+        let Self { runtime, endpoint, workers, threads, models, exporter, judge, .. } = self;
         let parts = Parts { id: config.id, seats: config.seats, models, endpoint, workers, stop };
         let tasks = LocalSet::new();
         runtime.block_on(tasks.run_until(link_thread::run(parts)));
@@ -168,6 +176,7 @@ impl Up {
             // A panic was reported by the thread itself.
             let _ = thread.join();
         }
+        drop(judge);
         if let Some(exporter) = exporter {
             exporter.finish();
         }

@@ -21,7 +21,7 @@ use crate::timbre::Timbre;
 use crate::timing::{Heard, PendingTiming};
 use crate::turn::{Action, Reply, State, Turns};
 use crate::types::{Event, FlushReason, Output, Playout};
-use crate::verdict::{Judge, Judging};
+use crate::verdict::{Judge, Judging, LOOK};
 use crate::way::Ways;
 
 /// Audio ahead of a push to talk, in 48 kHz samples: 300 ms.
@@ -401,10 +401,18 @@ impl Conversation {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let generation = self.generation.as_ref().map(|generation| generation.due);
         let unasked = self.duplex.due(self.config.duplex_silence_ms);
-        [self.repair.poll_timeout(), self.turns.poll_timeout(), self.outgoing.poll_timeout(), generation, unasked]
-            .into_iter()
-            .flatten()
-            .min()
+        let verdict = self.judging.waits().then(|| self.now + LOOK);
+        [
+            self.repair.poll_timeout(),
+            self.turns.poll_timeout(),
+            self.outgoing.poll_timeout(),
+            generation,
+            unasked,
+            verdict,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Less than 10 s of the reply wait here: a backend that can wait gives more only then. One that cannot may give up to

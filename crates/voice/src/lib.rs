@@ -61,6 +61,7 @@ pub use conversation::{Conversation, Stats};
 pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
 pub use enhance::EnhanceConfig;
 pub use outgoing::OutgoingStats;
+pub use rate::Resampler;
 pub use stream::{SampleFormat, Stream, StreamOutput, StreamStats};
 pub use turn::State;
 pub use types::{

@@ -13,9 +13,9 @@ const PHASES: u32 = 256;
 /// Rates taken: a telephone's to a studio's. Outside of them a label is an error, not a rate.
 pub(crate) const RATES: std::ops::RangeInclusive<u32> = 8_000..=96_000;
 
-/// One stream.
+/// One stream of samples, brought to another rate.
 #[derive(Debug)]
-pub(crate) struct Resampler {
+pub struct Resampler {
     from: u32,
     to: u32,
     /// `PHASES + 1` windows of `TAPS`, the last one a sample later than the first.
@@ -36,8 +36,9 @@ pub(crate) fn coded(rate: u32) -> u32 {
 }
 
 impl Resampler {
-    /// Both inside [`RATES`].
-    pub(crate) fn new(from: u32, to: u32) -> Self {
+    /// Both in samples per second, 8000 to 96000.
+    #[must_use]
+    pub fn new(from: u32, to: u32) -> Self {
         // What the lower of both rates cannot hold is taken away.
         let cutoff = 0.92 * (f64::from(to) / f64::from(from)).min(1.0);
         let window = |phase: u32| {
@@ -51,7 +52,7 @@ impl Resampler {
     }
 
     /// Appends what can be made of the samples so far.
-    pub(crate) fn process(&mut self, pcm: &[i16], out: &mut Vec<i16>) {
+    pub fn process(&mut self, pcm: &[i16], out: &mut Vec<i16>) {
         self.input.extend(pcm.iter().map(|&sample| f32::from(sample)));
         let to = u64::from(self.to);
         loop {
@@ -74,7 +75,7 @@ impl Resampler {
     }
 
     /// Appends the rest: the stream is over.
-    pub(crate) fn finish(&mut self, out: &mut Vec<i16>) {
+    pub fn finish(&mut self, out: &mut Vec<i16>) {
         self.process(&[0; TAPS / 2], out);
     }
 }

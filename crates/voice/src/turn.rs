@@ -379,9 +379,14 @@ impl Turns {
         }
     }
 
-    /// The user is silent within their turn, and no verdict is in.
+    /// The user is silent within their turn, and a verdict decides how long that is waited for.
     pub(crate) fn in_pause(&self) -> bool {
-        self.state() == State::Deciding
+        self.state() == State::Deciding && self.is_semantic()
+    }
+
+    /// `semantic_vad`: verdicts decide.
+    pub(crate) fn is_semantic(&self) -> bool {
+        self.vad.as_ref().is_some_and(|vad| vad.eagerness.is_some())
     }
 
     /// The silence that ends the turn, in 48 kHz samples.

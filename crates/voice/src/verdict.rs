@@ -6,6 +6,8 @@
 //!
 //! Somebody who knows is the backend ([`crate::TurnVerdict::Complete`]) or a [`Judge`] that is plugged in.
 
+use std::time::Duration;
+
 use crate::config::{Eagerness, ServerVad};
 
 /// Something that judges from the sound of a turn whether it is over: a model of the operator's.
@@ -13,7 +15,7 @@ use crate::config::{Eagerness, ServerVad};
 /// It is called on the thread of the media and must return at once: a model that takes longer than a frame works
 /// elsewhere, behind a bounded queue, and gives its answer when it has one.
 pub trait Judge: Send + std::fmt::Debug {
-    /// Audio of the running turn, mono at `rate` samples per second, its padding first, without a gap.
+    /// Audio of the running turn under `semantic_vad`, mono at `rate` samples per second, its padding first, without a gap.
     fn hear(&mut self, pcm: &[i16], rate: u32);
     /// The user has been silent for 200 ms: is the turn over?
     fn ask(&mut self);
@@ -23,16 +25,21 @@ pub trait Judge: Send + std::fmt::Debug {
     fn poll(&mut self) -> Option<f32>;
 }
 
-/// A judge, if there is one, and whether it was asked about the pause that is on.
+/// A judge, if there is one.
 #[derive(Debug, Default)]
 pub(crate) struct Judging {
     judge: Option<Box<dyn Judge>>,
+    /// About the pause that is on.
     asked: bool,
+    answered: bool,
 }
+
+/// An answer is looked for so often at least: without packets, as in DTX, nothing else would.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 impl Judging {
     pub(crate) fn set(&mut self, judge: Box<dyn Judge>) {
-        *self = Self { judge: Some(judge), asked: false };
+        *self = Self { judge: Some(judge), ..Self::default() };
     }
 
     pub(crate) fn turn_begins(&mut self) {
@@ -52,9 +59,17 @@ impl Judging {
     pub(crate) fn follow(&mut self, in_pause: bool) -> Option<f32> {
         let judge = self.judge.as_mut()?;
         if std::mem::replace(&mut self.asked, in_pause) != in_pause {
+            self.answered = false;
             if in_pause { judge.ask() } else { judge.resume(false) }
         }
-        judge.poll().filter(|_| in_pause)
+        let answer = judge.poll().filter(|_| in_pause);
+        self.answered |= answer.is_some();
+        answer
+    }
+
+    /// An answer is still to come.
+    pub(crate) fn waits(&self) -> bool {
+        self.asked && !self.answered
     }
 }
 

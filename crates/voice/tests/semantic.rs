@@ -109,11 +109,13 @@ fn a_verdict_inside_the_hangover_does_not_decide_a_later_pause() {
     assert!((600..700).contains(&silence), "{silence}");
 }
 
-/// A judge that answers each question with the same probability, one poll later.
+/// A judge that is sure that each turn is over.
 #[derive(Debug, Default)]
 struct Fake {
     seen: Arc<Mutex<Seen>>,
-    asked: bool,
+    /// Looks in vain before there is an answer.
+    takes: usize,
+    left: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -131,16 +133,18 @@ impl Judge for Fake {
 
     fn ask(&mut self) {
         self.seen.lock().unwrap().asked += 1;
-        self.asked = true;
+        self.left = Some(self.takes);
     }
 
     fn resume(&mut self, fresh: bool) {
-        self.asked = false;
+        self.left = None;
         self.seen.lock().unwrap().resumed += usize::from(!fresh);
     }
 
     fn poll(&mut self) -> Option<f32> {
-        std::mem::take(&mut self.asked).then_some(1.0)
+        let left = self.left?;
+        self.left = left.checked_sub(1);
+        self.left.is_none().then_some(1.0)
     }
 }
 
@@ -148,7 +152,7 @@ impl Judge for Fake {
 fn a_judge_that_is_plugged_in_hears_the_turn_is_asked_once_a_pause_and_ends_it() {
     let mut bench = Bench::new(semantic(Eagerness::Low));
     let seen = Arc::new(Mutex::new(Seen::default()));
-    bench.conversation.set_judge(Box::new(Fake { seen: Arc::clone(&seen), asked: false }));
+    bench.conversation.set_judge(Box::new(Fake { seen: Arc::clone(&seen), ..Fake::default() }));
     bench.say(&speech::silence(600));
     bench.say(&speech::speech(900, 4));
     bench.run_ms(3000);
@@ -158,6 +162,32 @@ fn a_judge_that_is_plugged_in_hears_the_turn_is_asked_once_a_pause_and_ends_it()
     assert_eq!(seen.asked, 1);
     assert!(seen.samples > 16 * 1200, "{seen:?}");
     assert!(bench.decisions().iter().any(|(_, decision)| decision.kind == DecisionKind::Verdict));
+}
+
+#[test]
+fn a_judge_has_nothing_to_do_under_server_vad() {
+    let mut bench = Bench::new(Config::default());
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    bench.conversation.set_judge(Box::new(Fake { seen: Arc::clone(&seen), ..Fake::default() }));
+    bench.say(&speech::speech(900, 4));
+    bench.run_ms(3000);
+    assert_eq!(bench.count(stopped), 1);
+    let seen = seen.lock().unwrap();
+    assert_eq!((seen.samples, seen.asked), (0, 0));
+}
+
+#[test]
+fn an_answer_is_found_when_no_packet_comes() {
+    let mut bench = Bench::new(semantic(Eagerness::Low));
+    bench.conversation.set_judge(Box::new(Fake { takes: 5, ..Fake::default() }));
+    bench.say(&speech::speech(900, 4));
+    // 240 ms of silence, then nothing: not before the question, and nothing to look for its answer but time.
+    bench.run_ms(1140);
+    bench.muted = true;
+    bench.run_ms(3000);
+    let silence = bench.time_of(stopped).unwrap() - bench.backend.spans[0].1 / 48;
+    // 400 ms, and 300 ms in which the network may only have stalled.
+    assert!((680..760).contains(&silence), "{silence}");
 }
 
 #[test]

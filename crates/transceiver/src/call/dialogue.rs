@@ -118,6 +118,10 @@ impl Dialogue {
         self.conversation.client_delay_us()
     }
 
+    pub(super) fn set_judge(&mut self, judge: Box<dyn voice::Judge>) {
+        self.conversation.set_judge(judge);
+    }
+
     /// Tells the backend that the session is over.
     pub(super) fn close(&mut self) {
         self.backend.handle(BackendInput::Close);

@@ -36,6 +36,10 @@ impl Streamed {
         Self { stream, backend, timings, recorder, unfinished: None, connected: false, items }
     }
 
+    pub(super) fn set_judge(&mut self, judge: Box<dyn voice::Judge>) {
+        self.stream.set_judge(judge);
+    }
+
     /// Tells the backend that the session is over.
     pub(super) fn close(&mut self) {
         self.backend.handle(BackendInput::Close);

@@ -1,6 +1,7 @@
 //! One call in virtual time: a microphone, an edge that paces behind a link with delay, and a client that reads events.
 #![allow(dead_code, reason = "each test file uses a part of the bench")]
 
+pub(crate) mod onnx;
 pub(crate) mod socket;
 pub(crate) mod speech;
 

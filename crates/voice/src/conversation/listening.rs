@@ -199,7 +199,9 @@ impl Conversation {
             self.manual_overflow += pcm.len() as u64;
             return;
         }
-        self.judging.hear(&pcm, self.config.backend_rate);
+        if self.turns.is_semantic() {
+            self.judging.hear(&pcm, self.config.backend_rate);
+        }
         if !pcm.is_empty() {
             self.backend(BackendInput::Audio { pcm, media_time });
         }

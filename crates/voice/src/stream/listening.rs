@@ -229,7 +229,9 @@ impl Stream {
             self.stats.manual_overflow += pcm.len() as u64;
             return;
         }
-        self.judging.hear(&pcm, self.config.backend_rate);
+        if self.turns.is_semantic() {
+            self.judging.hear(&pcm, self.config.backend_rate);
+        }
         if !pcm.is_empty() {
             self.out.push_back(StreamOutput::Backend(BackendInput::Audio { pcm, media_time }));
         }
