@@ -122,9 +122,9 @@ export const events = (recorded) =>
       }
     });
     await step("a spoken turn, a response that is cancelled and cut, and a silence", async () => {
-      const spoken = vad({ type: "server_vad", idle_timeout_ms: 5000 });
-      spoken.audio.input.transcription = { model: "gpt-4o-mini-transcribe" };
-      await next("session.updated", () => send({ type: "session.update", session: spoken }));
+      const update = vad({ type: "server_vad", idle_timeout_ms: 5000 });
+      update.audio.input.transcription = { model: "gpt-4o-mini-transcribe" };
+      await next("session.updated", () => send({ type: "session.update", session: update }));
       const microphone = openMicrophone((chunk) => send({ type: "input_audio_buffer.append", audio: chunk.toString("base64") }));
       try {
         microphone.say(said("tt-weasels"));
@@ -150,7 +150,8 @@ export const events = (recorded) =>
       assert.ok(item_id);
       transcription.close();
     });
-    const all = [...recorded, ...seen, ...transcription.seen];
+    const spoken = [...recorded, ...seen];
+    const all = [...spoken, ...transcription.seen];
     await step("every kind came, and no other", () => {
       const kinds = new Set(all.map(({ type }) => type));
       UNSEEN.forEach((kind) => kinds.delete(kind));
@@ -158,9 +159,12 @@ export const events = (recorded) =>
       return { kinds: kinds.size, events: all.length };
     });
     await step("@openai/agents-realtime takes every kind that it knows as what it is", () => {
-      assert.deepEqual(untyped(all).sort(), UNKNOWN.agents);
+      // Its schema of items has no images, though it sends them.
+      const image = ({ item }) => item?.content?.some(({ type }) => type === "input_image");
+      assert.deepEqual(untyped(all.filter((event) => !image(event))).sort(), UNKNOWN.agents);
     });
-    const faults = await ask("parse.py", JSON.stringify(all));
+    // These of pipecat's are for sessions with a model; it has others for transcription.
+    const faults = await ask("parse.py", JSON.stringify({ openai: all, pipecat: spoken }));
     for (const parser of ["pipecat", "openai"]) {
       await step(`the types of ${parser} take every kind that they know`, () => {
         const unknown = Object.keys(faults[parser]).filter((kind) => faults[parser][kind] === "unknown");

@@ -1,4 +1,4 @@
-"""What Python SDKs' own types make of events of the API: a list of them on standard input; `{parser: {type: error}}` on standard output."""
+"""What Python SDKs' own types make of events of the API: `{parser: [event]}` on standard input, `{parser: {type: error}}` on standard output."""
 
 import json
 import sys
@@ -10,29 +10,23 @@ from pydantic import TypeAdapter
 OPENAI = TypeAdapter(RealtimeServerEvent)
 
 
-def openai(event):
-    OPENAI.validate_python(event)
-
-
 def by_pipecat(event):
-    if event["type"] in pipecat._server_event_types:
-        pipecat.parse_server_event(json.dumps(event))
-    else:
+    if event["type"] not in pipecat._server_event_types:
         raise LookupError("unknown")
+    pipecat.parse_server_event(json.dumps(event))
 
 
-def main():
-    events = json.load(sys.stdin)
-    faults = {"openai": {}, "pipecat": {}}
+PARSERS = {"openai": OPENAI.validate_python, "pipecat": by_pipecat}
+
+
+def faults(parse, events):
+    found = {}
     for event in events:
-        for name, parse in [("openai", openai), ("pipecat", by_pipecat)]:
-            try:
-                parse(event)
-            except LookupError:
-                faults[name][event["type"]] = "unknown"
-            except Exception as error:
-                faults[name][event["type"]] = f"{error}"[:2000]
-    json.dump(faults, sys.stdout)
+        try:
+            parse(event)
+        except Exception as error:
+            found[event["type"]] = f"{error}"[:2000]
+    return found
 
 
-main()
+json.dump({name: faults(PARSERS[name], events) for name, events in json.load(sys.stdin).items()}, sys.stdout)
