@@ -26,11 +26,15 @@ const UNSEEN = ["rate_limits.updated", "conversation.item.input_audio_transcript
 /** Kinds of the API that these parsers do not know; what they know they must take. */
 const UNKNOWN = {
   agents: ["input_audio_buffer.dtmf_event_received", "input_audio_buffer.timeout_triggered"],
-  pipecat: ["input_audio_buffer.dtmf_event_received", "input_audio_buffer.timeout_triggered", "output_audio_buffer.cleared", "output_audio_buffer.started", "output_audio_buffer.stopped"],
+  pipecat: [
+    ...["input_audio_buffer.dtmf_event_received", "input_audio_buffer.timeout_triggered"],
+    ...["output_audio_buffer.cleared", "output_audio_buffer.started", "output_audio_buffer.stopped"],
+  ],
   openai: [],
 };
 
-const message = (text) => ({ type: "conversation.item.create", item: { type: "message", role: "user", content: [{ type: "input_text", text }] } });
+const create = (item) => ({ type: "conversation.item.create", item });
+const message = (text, role = "user", type = "input_text") => create({ type: "message", role, content: [{ type, text }] });
 const update = (session) => [{ type: "session.update", session }, "session.updated"];
 const vad = (turn_detection) => ({ type: "realtime", audio: { input: { turn_detection } } });
 const PCM = { type: "audio/pcm", rate: 24000 };
@@ -52,16 +56,16 @@ const SENT = [
   update(vad({ type: "server_vad", threshold: 0.6 })),
   update({ instructions: "Without a type." }),
   update({ modalities: ["text", "audio"], voice: "alloy", input_audio_format: "pcm16", turn_detection: { type: "server_vad" } }),
-  update({ type: "realtime", tools: [{ type: "function", name: "get_weather", description: "d", parameters: { type: "object", properties: {} } }], tool_choice: "auto" }),
+  update({ type: "realtime", tools: [{ type: "function", name: "get_weather", description: "d", parameters: {} }], tool_choice: "auto" }),
   update({ type: "realtime", voice_extra: 1, temperature: 0.8 }),
-  update({ type: "realtime", prompt: { id: "pmpt_1", version: "2", variables: { city: "Rome" } }, truncation: { type: "retention_ratio", retention_ratio: 0.8 } }),
+  update({ type: "realtime", prompt: { id: "pmpt_1", version: "2" }, truncation: { type: "retention_ratio", retention_ratio: 0.8 } }),
   [message("hi"), "conversation.item.added"],
-  [{ type: "conversation.item.create", item: { type: "message", role: "user", content: [{ type: "input_image", image_url: "data:image/png;base64,AA" }] } }, "conversation.item.added"],
-  [{ type: "conversation.item.create", item: { type: "message", role: "system", content: [{ type: "input_text", text: "Speak up." }] } }, "conversation.item.added"],
-  [{ type: "conversation.item.create", item: { type: "message", role: "assistant", content: [{ type: "output_text", text: "Yes." }] } }, "conversation.item.added"],
-  [{ type: "conversation.item.create", item: { type: "function_call", call_id: "c1", name: "get_weather", arguments: "{}" } }, "conversation.item.added"],
-  [{ type: "conversation.item.create", item: { type: "function_call_output", call_id: "c1", output: "{}" } }, "conversation.item.added"],
-  [{ type: "conversation.item.create", previous_item_id: "root", item: { ...message("first").item, id: "mine" } }, "conversation.item.added"],
+  [message("Speak up.", "system"), "conversation.item.added"],
+  [message("Yes.", "assistant", "output_text"), "conversation.item.added"],
+  [create({ type: "message", role: "user", content: [{ type: "input_image", image_url: "data:image/png;base64,AA" }] }), "conversation.item.added"],
+  [create({ type: "function_call", call_id: "c1", name: "get_weather", arguments: "{}" }), "conversation.item.added"],
+  [create({ type: "function_call_output", call_id: "c1", output: "{}" }), "conversation.item.added"],
+  [{ ...create({ ...message("first").item, id: "mine" }), previous_item_id: "root" }, "conversation.item.added"],
   [{ type: "conversation.item.retrieve", item_id: "mine" }, "conversation.item.retrieved"],
   [{ type: "conversation.item.delete", item_id: "mine" }, "conversation.item.deleted"],
   [{ type: "conversation.item.retrieve", item_id: "mine" }, "item_retrieve_invalid_item_id"],
@@ -117,7 +121,8 @@ export const events = (recorded) =>
         ["What stays unsaid?", ["audio"], "incomplete"],
       ]) {
         send(message(text));
-        const done = await next("response.done", () => send({ type: "response.create", response: { output_modalities, metadata: { client_event_id: "x" } } }));
+        const response = { output_modalities, metadata: { client_event_id: "x" } };
+        const done = await next("response.done", () => send({ type: "response.create", response }));
         assert.deepEqual([text, done.response.status, done.response.metadata], [text, status, { client_event_id: "x" }]);
       }
     });

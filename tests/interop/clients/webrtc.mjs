@@ -8,7 +8,11 @@ import { came, seenBy, withPage } from "../lib/pages.mjs";
 import { untyped } from "../lib/typed.mjs";
 
 const TURN = ["input_audio_buffer.speech_started", "input_audio_buffer.speech_stopped", "input_audio_buffer.committed", "conversation.item.added"];
-const REPLY = ["response.created", "conversation.item.added", "response.output_item.added", "response.content_part.added", "response.output_audio.done", "response.content_part.done", "response.output_item.done", "response.done"];
+const REPLY = [
+  ...["response.created", "conversation.item.added", "response.output_item.added", "response.content_part.added"],
+  ...["response.output_audio.done", "response.content_part.done", "response.output_item.done", "response.done"],
+];
+const CUT = ["output_audio_buffer.cleared", "conversation.item.truncated"];
 
 /** What the app shows of the conversation. */
 const shows = (page, who, text) =>
@@ -38,7 +42,7 @@ export const agents = (browser) =>
     await step("talking into the reply ends it, at what was played", async () => {
       await came(page, "conversation.item.truncated");
       const seen = await seenBy(page);
-      inOrder(seen, ["output_audio_buffer.started", "input_audio_buffer.speech_started", ...REPLY.slice(4), "output_audio_buffer.cleared", "conversation.item.truncated"]);
+      inOrder(seen, ["output_audio_buffer.started", "input_audio_buffer.speech_started", ...REPLY.slice(4), ...CUT]);
       const at = (type, from = 0) => seen.findIndex((event, index) => index >= from && event.type === type);
       const started = at("output_audio_buffer.started");
       const cut = seen[at("conversation.item.truncated", started)];
@@ -56,10 +60,11 @@ export const agents = (browser) =>
     });
     await step("interrupt() in the tail of a reply, which the model is done with, clears what is left", async () => {
       const told = (await seenBy(page)).findLast(({ type }) => type === "response.created").detail.response.id;
-      await until("the end of the response", async () => (await seenBy(page)).some(({ type, detail }) => type === "response.done" && detail.response.id === told), { ms: 20_000 });
+      const has = async (probe) => (await seenBy(page)).some(probe);
+      await until("the end of the response", () => has(({ type, detail }) => type === "response.done" && detail.response.id === told));
       await came(page, "output_audio_buffer.started", 3);
       await page.evaluate(() => window.app.interrupt());
-      await until("it is cleared", async () => (await seenBy(page)).some(({ type, detail }) => type === "output_audio_buffer.cleared" && detail.response_id === told));
+      await until("it is cleared", () => has(({ type, detail }) => type === "output_audio_buffer.cleared" && detail.response_id === told));
     });
     await step("a written turn is answered", async () => {
       await page.evaluate(() => window.app.text("Hello."));
@@ -84,7 +89,8 @@ export const agents = (browser) =>
 export const plain = (browser) =>
   withPage("the documentation's page", "plain", browser, () => "-", async (step, page, edge) => {
     await step("connects with an ephemeral key", async () => {
-      const { ms, callId } = await page.evaluate((options) => window.app.connect(options), { url: edge.url, key: await edge.secret({ type: "realtime", model: "parrot" }), model: "parrot" });
+      const options = { url: edge.url, key: await edge.secret({ type: "realtime", model: "parrot" }), model: "parrot" };
+      const { ms, callId } = await page.evaluate((options) => window.app.connect(options), options);
       assert.match(callId, /^rtc_/);
       return { connect_ms: Math.round(ms) };
     });
@@ -103,7 +109,7 @@ export const plain = (browser) =>
       });
       await step("a second one ends the reply, and is answered to the end", async () => {
         await came(page, "output_audio_buffer.stopped");
-        inOrder(await seenBy(page), ["input_audio_buffer.speech_started", "output_audio_buffer.cleared", "conversation.item.truncated", "output_audio_buffer.stopped"]);
+        inOrder(await seenBy(page), ["input_audio_buffer.speech_started", ...CUT, "output_audio_buffer.stopped"]);
       });
       await step("a pressed key is told", async () => {
         await page.evaluate(() => window.app.press("5"));

@@ -17,7 +17,8 @@ async def work(run):
         return f"It is sunny in {city}."
 
     agent = RealtimeAgent(name="Tester", instructions="Be brief.", tools=[get_weather])
-    settings = {"model_name": MODEL, "audio": {"input": {"transcription": {"model": "gpt-4o-mini-transcribe"}, "turn_detection": {"type": "semantic_vad", "interrupt_response": True}}}}
+    input = {"transcription": {"model": "gpt-4o-mini-transcribe"}, "turn_detection": {"type": "semantic_vad", "interrupt_response": True}}
+    settings = {"model_name": MODEL, "audio": {"input": input}}
     runner = RealtimeRunner(starting_agent=agent, config={"model_settings": settings})
     url = f"{URL.replace('http', 'ws', 1)}/v1/realtime?model={MODEL}"
     session = await runner.run(model_config={"url": url, "api_key": KEY, "initial_model_settings": settings})
@@ -42,8 +43,8 @@ async def work(run):
                 history.append(event.item)
 
     def shows(role, text):
-        words = (getattr(part, "transcript", None) or getattr(part, "text", None) for item in history if item.type == "message" and item.role == role for part in item.content)
-        return any(text in word for word in words if word)
+        parts = [part for item in history if item.type == "message" and item.role == role for part in item.content]
+        return any(text in (getattr(part, "transcript", None) or getattr(part, "text", None) or "") for part in parts)
 
     async with session:
         listening = asyncio.create_task(listen())
