@@ -108,10 +108,8 @@ async def work(run):
                 await until("a second of the answer", lambda: loudspeaker.played() > 1)
             async with run.step("talking into the answer ends it, at what was played") as figures:
                 microphone.say(WEASELS)
-                await run.came("conversation.item.truncated")
-                cut = run.last("conversation.item.truncated")
-                figures["audio_end_ms"] = cut["audio_end_ms"]
-                assert abs(cut["audio_end_ms"] - loudspeaker.cut[-1] * 1000) < 2, loudspeaker.cut
+                figures["audio_end_ms"] = await run.cut()
+                assert abs(figures["audio_end_ms"] - loudspeaker.cut[-1] * 1000) < 2, loudspeaker.cut
                 await until("its end", lambda: any(e["type"] == "response.done" and e["response"]["status"] == "cancelled" for e in run.events))
             async with run.step("a tool is called, and its result is told"):
                 await until("the answer", lambda: shows("assistant", "It is sunny in Rome"))

@@ -46,6 +46,13 @@ class Run:
     def count(self, kind):
         return sum(event["type"] == kind for event in self.events)
 
+    async def cut(self):
+        """Waits until what was said last is truncated; gives where, in ms."""
+        item = self.last("response.output_audio.delta")["item_id"]
+        kind = "conversation.item.truncated"
+        cuts = await until(kind, lambda: [event for event in self.events if event["type"] == kind and event["item_id"] == item])
+        return cuts[0]["audio_end_ms"]
+
     async def came(self, kind, count=1):
         """Waits until that many of a kind of event came."""
         await until(f"{kind} ({count})", lambda: self.count(kind) >= count)
