@@ -1,9 +1,14 @@
 // One client's run: steps in their order, each with its time; the first that fails ends it.
 
 import { readFileSync } from "node:fs";
+import { until } from "../../browser/lib/servers.mjs";
+import { openEdge } from "./edge.mjs";
 
-/** Runs `work` with a function that carries out and notes one step. */
-export async function run({ name, version }, work) {
+/**
+ * Runs `work(step, edge)` against servers of its own. `step(title, carryOut)` carries out and notes one step. `work` gives the server
+ * events that the client got. When it is over, the edge must have let go of every session.
+ */
+export async function run({ name, version, edge: options }, work) {
   const steps = [];
   const step = async (title, carryOut) => {
     const began = performance.now();
@@ -13,13 +18,20 @@ export async function run({ name, version }, work) {
     Object.assign(entry, { ok: true, ms: Math.round(performance.now() - began), ...(figures && { figures }) });
     return figures;
   };
+  const edge = await openEdge(options);
   let error;
+  let events;
   try {
-    await work(step);
+    events = await work(step, edge, steps);
+    await step("after it closed, nothing is left", () =>
+      until("the end of the session", async () => (await edge.metrics()).edge.fronthaul_edge_sessions === 0, { ms: 40_000 }).then(() => undefined),
+    );
   } catch (fault) {
-    error = fault.stack ?? String(fault);
+    error = `${fault.stack ?? fault}\n${edge.logs()}`;
+  } finally {
+    await edge.stop();
   }
-  return { name, version: version(), ok: error === undefined, steps, ...(error && { error }) };
+  return { name, version: version(), ok: error === undefined, steps, ...(error && { error }), events: events ?? [] };
 }
 
 /** The version of an npm package that is installed here. */

@@ -25,6 +25,7 @@ window.app = {
     return { ms: performance.now() - began, callId: response.headers.get("Location")?.split("/").at(-1) };
   },
 
+  press: (key) => window.app.pc.getSenders()[0].dtmf.insertDTMF(key),
   ended: () => window.app.channel.readyState === "closed" || window.app.pc.connectionState !== "connected",
   close: () => window.app.pc.close(),
 };
