@@ -392,6 +392,37 @@ fn an_ephemeral_keys_session_is_what_the_transceiver_is_asked_for() {
 }
 
 #[test]
+fn an_ephemeral_key_says_by_itself_what_its_session_is_and_against_the_query() {
+    let rig = Rig::start("said", |config| {
+        config.models.insert("other".to_owned(), "mirror".to_owned());
+    });
+    let url = format!("http://{}/v1/realtime/client_secrets", rig.edge().http_addr());
+    let key = |session: &str| {
+        let body = format!(r#"{{"session":{session}}}"#);
+        let mut made = agent().post(&url).content_type("application/json").send(&body).unwrap();
+        let made: serde_json::Value = serde_json::from_str(&made.body_mut().read_to_string().unwrap()).unwrap();
+        format!("Authorization: Bearer {}", made["value"].as_str().unwrap())
+    };
+    let mirrored = key(r#"{"model":"mirror"}"#);
+    for target in ["/v1/realtime", "/v1/realtime?model=echo", "/v1/realtime?model=unknown", "/openai/realtime?api-version=1"] {
+        assert_eq!(rig.join(target, &[&mirrored]).hear(), "oai-events", "the mirror's first word: {target}");
+    }
+    assert_eq!(rig.join("/v1/realtime", &[&key("{}")]).hear(), "oai-events", "the default model");
+    let opened = rig.mirror.told.opened.lock().unwrap().len();
+    assert_eq!(opened, 5);
+    let transcribes = key(r#"{"type":"transcription"}"#);
+    for target in ["/v1/realtime", "/v1/realtime?intent=transcription", "/v1/realtime?model=mirror"] {
+        rig.join(target, &[&transcribes]).hear();
+        let config = rig.mirror.told.opened.lock().unwrap().last().unwrap().session_config.clone();
+        assert!(config.contains("transcription"), "{target}: {config}");
+    }
+    let converses = key(r#"{"type":"realtime"}"#);
+    let refused = rig.refused("/v1/realtime?intent=transcription", &[&converses]);
+    assert_eq!(refused, ("400".to_owned(), "invalid_query".to_owned()));
+    assert_eq!(rig.refused("/v1/realtime", &[]), ("400".to_owned(), "invalid_query".to_owned()));
+}
+
+#[test]
 fn what_cannot_be_served_is_refused_before_the_upgrade() {
     let rig = Rig::start("refused", |_| {});
     for (target, refusal) in [

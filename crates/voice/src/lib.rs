@@ -56,7 +56,7 @@ pub use conversation::{Conversation, Stats};
 pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Profile};
 pub use enhance::EnhanceConfig;
 pub use outgoing::OutgoingStats;
-pub use stream::{SampleFormat, Stream, StreamOutput, StreamStats};
+pub use stream::{Asked, SampleFormat, Stream, StreamOutput, StreamStats, Waited};
 pub use turn::State;
 pub use types::{
     AgentAudio, BackendInput, BackendOutput, Balance, ClientView, Codec, Event, FlushReason, MediaFrame, Output,

@@ -1,11 +1,11 @@
 //! A dialogue with a client whose audio travels in events (a WebSocket): no media frames, no utterances, no reflex.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use realtime::{AudioFormat, Command, CreateRefusal, Dialect, Input, Modality, TurnDetection};
+use realtime::{AudioFormat, Command, CreateRefusal, Dialect, Input, Modality, TurnDetection, Waited};
 use voice::g711::Law;
-use voice::{BackendInput, ResponseId, SampleFormat, Stream, StreamOutput, TurnTiming};
+use voice::{Asked, BackendInput, ResponseId, SampleFormat, Stream, StreamOutput, StreamStats, TurnTiming};
 
 use super::dialogue::{MAX_BACKEND_OUTPUTS, MAX_TIMINGS, input_of, item_input, one_sided, turn_config};
 use crate::backend::{Backend, Wanted};
@@ -15,6 +15,8 @@ pub(super) struct Streamed {
     stream: Stream,
     backend: Box<dyn Backend>,
     timings: VecDeque<TurnTiming>,
+    /// From a request for a response to the first of it, like timings.
+    first_deltas: VecDeque<Duration>,
     pub(super) recorder: Recorder,
     /// The backend had more to say than one go takes.
     unfinished: Option<Instant>,
@@ -41,8 +43,8 @@ impl Streamed {
 
     fn of(stream: Stream, now: Instant, backend: Box<dyn Backend>) -> Self {
         let recorder = Recorder::new(now);
-        let (timings, items) = (VecDeque::new(), VecDeque::new());
-        Self { stream, backend, timings, recorder, unfinished: None, unasked: false, items }
+        let (timings, first_deltas, items) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Self { stream, backend, timings, first_deltas, recorder, unfinished: None, unasked: false, items }
     }
 
     /// Tells the backend that the session is over.
@@ -62,6 +64,14 @@ impl Streamed {
 
     pub(super) fn poll_timing(&mut self) -> Option<TurnTiming> {
         self.timings.pop_front()
+    }
+
+    pub(super) fn poll_first_delta(&mut self) -> Option<Duration> {
+        self.first_deltas.pop_front()
+    }
+
+    pub(super) fn stats(&self) -> StreamStats {
+        self.stream.stats()
     }
 
     /// Whose turn it is.
@@ -126,8 +136,17 @@ impl Streamed {
                 api.handle(Input::ResponseAudio { response: response.0, data });
                 self.note_item(response, api);
             }
-            StreamOutput::CommitRefused => api.handle(Input::CommitRefused),
-            StreamOutput::CreateRefused => api.handle(Input::CreateRefused(CreateRefusal::Active)),
+            StreamOutput::Waited(waited) => api.handle(Input::Waited(match waited {
+                voice::Waited::Done => Waited::Done,
+                voice::Waited::CommitRefused => Waited::CommitRefused,
+                voice::Waited::CreateRefused => Waited::CreateRefused(CreateRefusal::Active),
+            })),
+            StreamOutput::FirstDelta { after } => {
+                if self.first_deltas.len() == MAX_TIMINGS {
+                    self.first_deltas.pop_front();
+                }
+                self.first_deltas.push_back(after);
+            }
             StreamOutput::Timing(timing) => {
                 self.recorder.timing(timing);
                 if self.timings.len() == MAX_TIMINGS {
@@ -159,9 +178,7 @@ impl Streamed {
                 self.set_modality(request.modality);
                 let created = self.stream.create_response(now);
                 self.set_modality(api.model_settings().modality);
-                if !created {
-                    api.handle(Input::CreateRefused(CreateRefusal::Active));
-                }
+                answer(created, Input::CreateRefused(CreateRefusal::Active), api);
             }
             Command::Cancel => {
                 if !self.stream.cancel(now) {
@@ -174,11 +191,7 @@ impl Streamed {
                 }
                 self.stream.append(now, samples(*format), data);
             }
-            Command::CommitInput => {
-                if !self.stream.commit(now) {
-                    api.handle(Input::CommitRefused);
-                }
-            }
+            Command::CommitInput => answer(self.stream.commit(now), Input::CommitRefused, api),
             Command::ClearInput => self.stream.clear_input(now),
             Command::AddItem(item) => {
                 if let Some(input) = item_input(&item.kind) {
@@ -197,6 +210,15 @@ impl Streamed {
         if let Some((response, _)) = self.items.iter().find(|(_, name)| name == item) {
             self.stream.truncated(now, *response, audio_end_ms);
         }
+    }
+}
+
+/// Tells the API what became of the request that it passed on last.
+fn answer(asked: Asked, refused: Input, api: &mut realtime::Session) {
+    match asked {
+        Asked::Done => {}
+        Asked::Waits => api.handle(Input::RequestWaits),
+        Asked::Refused => api.handle(refused),
     }
 }
 

@@ -64,6 +64,18 @@ fn the_backend_is_told_once_that_the_session_is_over_whoever_ends_it() {
 }
 
 #[test]
+fn a_call_that_ends_because_this_side_stops_may_come_again() {
+    let now = Instant::now();
+    let (mut call, _) = spied(now);
+    call.close("transceiver stopping");
+    let close = std::iter::from_fn(|| call.poll_output()).find_map(|output| match output {
+        CallOutput::Message(TransceiverMessage { kind: Some(transceiver_message::Kind::Close(close)) }) => Some(close),
+        _ => None,
+    });
+    assert_eq!(close, Some(Close { code: 1012, reason: "transceiver stopping".to_owned() }));
+}
+
+#[test]
 fn a_key_of_the_telephone_reaches_the_backend_and_the_client_once() {
     let now = Instant::now();
     let (mut call, spy) = spied(now);
