@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Instant;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};
@@ -160,6 +160,8 @@ pub struct Entry {
     pub tenant: u16,
     /// The transceiver that has it, [`UNPLACED`] until one has.
     place: AtomicU32,
+    /// Its place among the calls of its key, which goes with the call.
+    held: Weak<Held>,
 }
 
 /// Who owns a session.
@@ -194,6 +196,12 @@ impl Entry {
     #[must_use]
     pub fn place(&self) -> Option<TransceiverId> {
         Some(self.place.load(Ordering::Acquire)).filter(|place| *place != UNPLACED).map(TransceiverId)
+    }
+
+    /// Its place among the calls of its key, as long as it has one.
+    #[must_use]
+    pub fn held(&self) -> Option<Arc<Held>> {
+        self.held.upgrade()
     }
 
     /// A transceiver has taken it.
@@ -416,6 +424,7 @@ impl Directory {
             closing: AtomicBool::new(false),
             key: IntegrityKey::new(pending.setup.local_password.expose()),
             tenant: pending.call.terms.tenant,
+            held: pending.call.terms.held.as_ref().map_or_else(Weak::new, Arc::downgrade),
             place: AtomicU32::new(if pending.seat.transceiver() == LOCAL { LOCAL.0 } else { UNPLACED }),
             pending: Mutex::new(Some(Box::new(pending))),
             versions: Versions::default(),

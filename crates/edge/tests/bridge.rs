@@ -294,6 +294,18 @@ fn a_lost_link_ends_its_calls_and_says_so() {
 }
 
 #[test]
+fn a_client_whose_messages_pile_up_is_told_that_it_sends_too_fast() {
+    let (mut rig, session) = opened("parrot");
+    give(&mut rig, A, LinkInput::Backlog { session, epoch: Epoch::FIRST });
+    rig.run_for(Duration::from_secs(1));
+    let error: serde_json::Value = serde_json::from_str(rig.client.messages.last().unwrap()).unwrap();
+    assert_eq!(error["error"]["code"], "rate_limit_exceeded");
+    assert_eq!(rig.workers[0].gauges(), Gauges::default());
+    let cause = CloseCause::ALL.iter().position(|cause| *cause == CloseCause::Backlog).unwrap();
+    assert_eq!(rig.workers[0].stats().closed[cause], 1);
+}
+
+#[test]
 fn a_hang_up_tells_the_transceiver_why() {
     let (mut rig, id) = opened("parrot");
     rig.outputs.clear();

@@ -8,6 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -37,6 +38,8 @@ struct Told {
     opened: Mutex<Vec<OpenRequest>>,
     released: Mutex<Vec<u64>>,
     attached: Mutex<Vec<SessionHeader>>,
+    /// It takes no session.
+    refuses: AtomicBool,
 }
 
 struct Service(Arc<Told>);
@@ -61,6 +64,9 @@ impl Transceiver for Service {
     }
 
     async fn open(&self, request: Request<OpenRequest>) -> Result<Response<OpenResponse>, Status> {
+        if self.0.refuses.load(Ordering::Relaxed) {
+            return Err(Status::resource_exhausted("full"));
+        }
         let mut opened = self.0.opened.lock().unwrap();
         opened.push(request.into_inner());
         Ok(Response::new(OpenResponse { slot: u32::try_from(opened.len()).unwrap() }))
@@ -392,6 +398,39 @@ fn an_ephemeral_keys_session_is_what_the_transceiver_is_asked_for() {
 }
 
 #[test]
+fn an_ephemeral_key_says_by_itself_what_its_session_is_and_against_the_query() {
+    let rig = Rig::start("said", |config| {
+        config.models.insert("other".to_owned(), "mirror".to_owned());
+    });
+    let url = format!("http://{}/v1/realtime/client_secrets", rig.edge().http_addr());
+    let key = |session: &str| {
+        let body = format!(r#"{{"session":{session}}}"#);
+        let mut made = agent().post(&url).content_type("application/json").send(&body).unwrap();
+        let made: serde_json::Value = serde_json::from_str(&made.body_mut().read_to_string().unwrap()).unwrap();
+        format!("Authorization: Bearer {}", made["value"].as_str().unwrap())
+    };
+    let mirrored = key(r#"{"model":"mirror"}"#);
+    for target in
+        ["/v1/realtime", "/v1/realtime?model=echo", "/v1/realtime?model=unknown", "/openai/realtime?api-version=1"]
+    {
+        assert_eq!(rig.join(target, &[&mirrored]).hear(), "oai-events", "the mirror's first word: {target}");
+    }
+    assert_eq!(rig.join("/v1/realtime", &[&key("{}")]).hear(), "oai-events", "the default model");
+    let opened = rig.mirror.told.opened.lock().unwrap().len();
+    assert_eq!(opened, 5);
+    let transcribes = key(r#"{"type":"transcription"}"#);
+    for target in ["/v1/realtime", "/v1/realtime?intent=transcription", "/v1/realtime?model=mirror"] {
+        rig.join(target, &[&transcribes]).hear();
+        let config = rig.mirror.told.opened.lock().unwrap().last().unwrap().session_config.clone();
+        assert!(config.contains("transcription"), "{target}: {config}");
+    }
+    let converses = key(r#"{"type":"realtime"}"#);
+    let refused = rig.refused("/v1/realtime?intent=transcription", &[&converses]);
+    assert_eq!(refused, ("400".to_owned(), "invalid_query".to_owned()));
+    assert_eq!(rig.refused("/v1/realtime", &[]), ("400".to_owned(), "invalid_query".to_owned()));
+}
+
+#[test]
 fn what_cannot_be_served_is_refused_before_the_upgrade() {
     let rig = Rig::start("refused", |_| {});
     for (target, refusal) in [
@@ -488,6 +527,30 @@ fn a_lost_transceiver_is_told_with_an_event_and_1011() {
     let (texts, code, _) = client.rest();
     assert!(texts[0].contains("transceiver_lost"), "{texts:?}");
     assert_eq!(code, 1011);
+}
+
+#[test]
+fn a_session_that_no_transceiver_takes_is_told_with_an_event_and_1013() {
+    let rig = Rig::start("full", |_| {});
+    rig.mirror.told.refuses.store(true, Ordering::Relaxed);
+    let mut client = rig.join("/v1/realtime?model=mirror", &[]);
+    let (texts, code, reason) = client.rest();
+    assert!(texts[0].contains("\"open_failed\""), "{texts:?}");
+    assert_eq!((code, reason.as_str()), (1013, "open_failed"));
+    eventually("no seat is left taken", || metric(rig.edge(), "fronthaul_edge_seats_used") == 0.0);
+}
+
+#[test]
+fn frames_that_break_the_protocol_end_the_session_with_1002() {
+    let rig = Rig::start("broken", |_| {});
+    // Reserved bits, an opcode that is none, a frame without a mask (RFC 6455 §5.1, §5.2).
+    for frame in [&[0xF1, 0x80, 0, 0, 0, 0][..], &[0x83, 0x80, 0, 0, 0, 0], &[0x81, 0x01, b'x']] {
+        let mut client = rig.join("/v1/realtime?model=mirror", &[]);
+        assert_eq!(client.hear(), "oai-events");
+        client.0.get_mut().write_all(frame).unwrap();
+        let (_, code, reason) = client.rest();
+        assert_eq!((code, reason.as_str()), (1002, "protocol_error"), "{frame:?}");
+    }
 }
 
 #[test]

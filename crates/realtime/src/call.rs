@@ -183,6 +183,10 @@ pub enum Input {
     CancelRefused,
     /// [`Command::CommitInput`] found no audio.
     CommitRefused,
+    /// What the last client message asked for waits behind the audio before it. One [`Waited`](Self::Waited) follows for each, in order.
+    RequestWaits,
+    /// What waited longest had its turn.
+    Waited(Waited),
     /// [`Command::AppendInput`] came where audio is taken from elsewhere.
     AppendRefused,
 }
@@ -230,6 +234,17 @@ pub enum CreateRefusal {
     Active,
     /// The model makes none.
     Unsupported,
+}
+
+/// What became of a request that waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// It was done.
+    Done,
+    /// A commit found no audio.
+    CommitRefused,
+    /// A response was not begun.
+    CreateRefused(CreateRefusal),
 }
 
 /// Tokens of one response.

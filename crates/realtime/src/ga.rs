@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `client`, `error` | reading client events, and what is wrong with them |
 //! | `session` | the machine, and which part answers what |
+//! | `effective` | the session object of a session that did not begin |
 //! | `settings`, `patch`, `check`, `vad` | the session object and `session.update` |
 //! | `buffer` | `input_audio_buffer.*` and the user's words |
 //! | `items`, `item`, `conversation`, `truncation` | `conversation.item.*` |
@@ -24,6 +25,7 @@ mod calls;
 mod check;
 mod client;
 mod conversation;
+mod effective;
 mod error;
 mod item;
 mod items;
@@ -36,4 +38,5 @@ mod settings;
 mod truncation;
 mod vad;
 
+pub use effective::{Unfit, effective_session};
 pub use session::Session;

@@ -22,10 +22,10 @@ use std::time::Duration;
 pub use audio::AudioFormat;
 pub use call::{
     CancelReason, Close, Command, CreateRefusal, Failure, IncompleteReason, Input, Item, ItemKind, Modality,
-    ModelSettings, RateLimit, ResponseRequest, Role, Usage,
+    ModelSettings, RateLimit, ResponseRequest, Role, Usage, Waited,
 };
 pub use dialect::{Counters, Dialect};
-pub use ga::Session;
+pub use ga::{Session, Unfit, effective_session};
 pub use limits::{MAX_CLIENT_BYTES, MAX_EVENT_BYTES};
 pub use turn::{Eagerness, TurnDetection, Vad};
 

@@ -62,6 +62,9 @@ pub(crate) const MAX_RATE_LIMITS: usize = 16;
 /// Unknown event types that are told of, each once.
 pub(crate) const MAX_UNKNOWN_TYPES: usize = 16;
 
+/// Requests that wait behind audio in the call: as many as it lets wait. Each holds an `event_id` of 512 bytes at most: 256 KiB.
+pub(crate) const MAX_WAITING: usize = 512;
+
 /// Audio in one `response.output_audio.delta`: 500 ms of PCM, 32 KiB of text, so that no event waits long behind one.
 pub(crate) const MAX_DELTA_BYTES: usize = 24_000;
 

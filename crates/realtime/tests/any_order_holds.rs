@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use realtime::{
     CancelReason, Command, Config, CreateRefusal, Dialect, Failure, IncompleteReason, Input, Intent, MAX_EVENT_BYTES,
-    Session, Transport,
+    Session, Transport, Waited,
 };
 use serde_json::{Value, json};
 use support::config;
@@ -221,6 +221,14 @@ fn run(seed: u64, transport: Transport, intent: Intent) -> usize {
                 }
                 (Command::Cancel, 0) => session.handle(Input::CancelRefused),
                 (Command::CommitInput, 0) => session.handle(Input::CommitRefused),
+                (Command::CommitInput, _) => {
+                    session.handle(Input::RequestWaits);
+                    let waited = [Waited::Done, Waited::CommitRefused, Waited::CreateRefused(CreateRefusal::Active)];
+                    waited
+                        .into_iter()
+                        .take(dice.below(4) as usize)
+                        .for_each(|waited| session.handle(Input::Waited(waited)));
+                }
                 (Command::AppendInput { .. }, 0) => session.handle(Input::AppendRefused),
                 _ => {}
             }

@@ -5,8 +5,8 @@ mod support;
 
 use std::time::Instant;
 
-use realtime::{Command, CreateRefusal, Dialect, Input, MAX_CLIENT_BYTES, Modality, ResponseRequest};
-use serde_json::json;
+use realtime::{Command, CreateRefusal, Dialect, Input, MAX_CLIENT_BYTES, Modality, ResponseRequest, Waited};
+use serde_json::{Value, json};
 use support::{commands, events, feed, names, only_error, opened, send};
 
 /// The command of a `response.create` of audio.
@@ -118,6 +118,30 @@ fn a_refused_command_names_the_event_that_caused_it() {
     assert_eq!(only_error(&seen)["event_id"], "k2");
     let created = feed(&mut session, [Input::ResponseCreated { response: 1 }]);
     assert!(created[0]["response"]["metadata"].is_null());
+}
+
+#[test]
+fn a_refusal_of_what_waited_names_the_event_that_asked_for_it_whatever_came_since() {
+    let mut session = opened();
+    for id in ["k1", "k2", "k3"] {
+        send(&mut session, &format!(r#"{{"type":"input_audio_buffer.commit","event_id":"{id}"}}"#));
+        assert_eq!(commands(&mut session), [Command::CommitInput]);
+        assert!(feed(&mut session, [Input::RequestWaits]).is_empty());
+    }
+    send(&mut session, r#"{"type":"response.create","event_id":"k4"}"#);
+    feed(&mut session, [Input::RequestWaits]);
+    send(&mut session, r#"{"type":"input_audio_buffer.append","event_id":"k5","audio":"AAAA"}"#);
+    assert!(feed(&mut session, [Input::Waited(Waited::Done)]).is_empty());
+    for (waited, code, id) in [
+        (Waited::CommitRefused, "input_audio_buffer_commit_empty", json!("k2")),
+        (Waited::CommitRefused, "input_audio_buffer_commit_empty", json!("k3")),
+        (Waited::CreateRefused(CreateRefusal::Active), "conversation_already_has_active_response", json!("k4")),
+        (Waited::CommitRefused, "input_audio_buffer_commit_empty", Value::Null),
+    ] {
+        let seen = feed(&mut session, [Input::Waited(waited)]);
+        let error = only_error(&seen);
+        assert_eq!((&error["code"], &error["event_id"]), (&json!(code), &id));
+    }
 }
 
 #[test]

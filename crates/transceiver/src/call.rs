@@ -24,8 +24,8 @@ use link::proto::{
     edge_message, transceiver_message,
 };
 use realtime::Dialect;
-use voice::MediaFrame;
 use voice::g711::Law;
+use voice::{MediaFrame, StreamStats};
 
 use crate::backend::{Backend, Loopback, Model, Models, Monologue, Parrot, Player};
 use crate::judge::Judges;
@@ -33,6 +33,9 @@ use crate::record::{CallName, Counts, SessionRecords, TurnRecord};
 use channel::Channel;
 use dialogue::Dialogue;
 use streamed::Streamed;
+
+/// The close code of a service that will be back (registered for RFC 6455 §11.7).
+const SERVICE_RESTART: u32 = 1012;
 
 /// What every call of a process is made with.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -90,6 +93,8 @@ pub struct CallStats {
     pub ignored_messages: u64,
     /// Events given up before the channel opened, or after it closed.
     pub dropped_events: u64,
+    /// Of its audio, where that travels in events.
+    pub stream: StreamStats,
 }
 
 /// One call.
@@ -321,9 +326,9 @@ impl Call {
         self.settle(now);
     }
 
-    /// Ends the call from this side; the edge ends the client's connection.
+    /// Ends the call because this side stops; the edge ends the client's connection, and clients of a WebSocket know that they may come again.
     pub fn close(&mut self, reason: &str) {
-        self.close_with(0, reason);
+        self.close_with(SERVICE_RESTART, reason);
     }
 
     /// `code`: of a WebSocket (RFC 6455 §7.4).
@@ -360,6 +365,14 @@ impl Call {
             Mode::Dialogue(dialogue) => dialogue.poll_timing(),
             Mode::Streamed(streamed) => streamed.poll_timing(),
             Mode::Loopback(_) => None,
+        }
+    }
+
+    /// How long the client waited for the first of a response, where its audio travels in events.
+    pub fn poll_first_delta(&mut self) -> Option<Duration> {
+        match &mut self.mode {
+            Mode::Streamed(streamed) => streamed.poll_first_delta(),
+            Mode::Dialogue(_) | Mode::Loopback(_) => None,
         }
     }
 
@@ -420,7 +433,11 @@ impl Call {
     /// What was counted so far.
     #[must_use]
     pub fn stats(&self) -> CallStats {
-        CallStats { dropped_events: self.channel.dropped(), ..self.stats }
+        let stream = match &self.mode {
+            Mode::Streamed(streamed) => streamed.stats(),
+            Mode::Dialogue(_) | Mode::Loopback(_) => StreamStats::default(),
+        };
+        CallStats { dropped_events: self.channel.dropped(), stream, ..self.stats }
     }
 
     /// Whose call it is.

@@ -95,6 +95,8 @@ pub(crate) struct WorkerCounts {
     pub(crate) ignored: AtomicU64,
     /// Frames that came a second time.
     pub(crate) repeated: AtomicU64,
+    /// [`voice::StreamStats::values`].
+    pub(crate) stream: [AtomicU64; 8],
 }
 
 /// The link thread's end of the rings to one worker.

@@ -5,11 +5,11 @@
 pub(crate) mod thread;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use link::datagram::{MediaUp, Seen};
 use link::ids::SessionId;
-use voice::TurnTiming;
+use voice::{StreamStats, TurnTiming};
 
 use crate::call::{Call, CallConfig, CallOutput, CallStats};
 use crate::record::{Archive, CallName, Over, SessionRecords, WorkerCalls};
@@ -22,6 +22,7 @@ pub(crate) struct Worker {
     due: BTreeSet<(Instant, CallKey)>,
     outputs: VecDeque<FromWorker>,
     timings: VecDeque<TurnTiming>,
+    first_deltas: VecDeque<Duration>,
     /// Turns and calls that are over; the owner reads them after every input.
     records: VecDeque<Left>,
     archive: Archive,
@@ -56,6 +57,7 @@ pub(crate) struct Totals {
     pub(crate) stale: u64,
     pub(crate) ignored: u64,
     pub(crate) repeated: u64,
+    pub(crate) stream: StreamStats,
 }
 
 impl Worker {
@@ -66,6 +68,7 @@ impl Worker {
             due: BTreeSet::new(),
             outputs: VecDeque::new(),
             timings: VecDeque::new(),
+            first_deltas: VecDeque::new(),
             records: VecDeque::new(),
             archive: Archive::default(),
             past: CallStats::default(),
@@ -142,6 +145,10 @@ impl Worker {
         self.timings.pop_front()
     }
 
+    pub(crate) fn poll_first_delta(&mut self) -> Option<Duration> {
+        self.first_deltas.pop_front()
+    }
+
     pub(crate) fn poll_record(&mut self) -> Option<Left> {
         self.records.pop_front()
     }
@@ -173,6 +180,7 @@ impl Worker {
             totals.media += stats.media;
             totals.stale += stats.stale;
             totals.ignored += stats.bad_media + stats.ignored_messages + stats.dropped_events;
+            totals.stream += stats.stream;
         }
         totals
     }
@@ -198,6 +206,7 @@ impl Worker {
         while let Some(timing) = seat.call.poll_timing() {
             self.timings.push_back(timing);
         }
+        self.first_deltas.extend(std::iter::from_fn(|| seat.call.poll_first_delta()));
         leave(&mut seat.call, &mut self.records);
         let due = seat.call.poll_timeout();
         if due != seat.due {
@@ -230,6 +239,7 @@ impl Worker {
         self.past.bad_media += stats.bad_media;
         self.past.ignored_messages += stats.ignored_messages;
         self.past.dropped_events += stats.dropped_events;
+        self.past.stream += stats.stream;
     }
 }
 

@@ -62,7 +62,7 @@ pub use decision::{Decision, DecisionInputs, DecisionKind, InterruptSource, Prof
 pub use enhance::EnhanceConfig;
 pub use outgoing::OutgoingStats;
 pub use rate::Resampler;
-pub use stream::{SampleFormat, Stream, StreamOutput, StreamStats};
+pub use stream::{Asked, SampleFormat, Stream, StreamOutput, StreamStats, Waited};
 pub use turn::State;
 pub use types::{
     Balance, ClientView, Codec, Event, FlushReason, MediaFrame, Output, Playout, Received, TurnTiming, Utterance,

@@ -101,6 +101,9 @@ mod tests {
 
     use super::*;
 
+    /// Signal to error, in dB, of the worst tone of [`PAIRS`].
+    const BOUNDS: [f64; 4] = [60.0, 60.0, 60.0, 60.0];
+
     fn tone(rate: u32, hertz: f64, seconds: f64) -> Vec<i16> {
         let samples = (f64::from(rate) * seconds) as usize;
         let turn = 2.0 * std::f64::consts::PI * hertz / f64::from(rate);
@@ -137,6 +140,49 @@ mod tests {
             let quality = quality(&tone(to, 1000.0, 1.0), &got);
             println!("{from} Hz to {to} Hz: {quality:.1} dB");
             assert!(quality > 55.0, "{from}: {quality}");
+        }
+    }
+
+    /// The rates between which clients of a WebSocket are heard and answered: 24 kHz and 8 kHz outside, 16 kHz and 24 kHz inside.
+    const PAIRS: [(u32, u32); 4] = [(24_000, 16_000), (16_000, 24_000), (8_000, 16_000), (24_000, 8_000)];
+
+    /// Tones up to 80 % of the lower rate's band, by every 250 Hz.
+    #[test]
+    fn tones_across_the_band_are_the_same_tones() {
+        for ((from, to), (least, bound)) in PAIRS.into_iter().zip(BOUNDS.map(|bound| (f64::INFINITY, bound))) {
+            let top = f64::from(from.min(to)) / 2.0 * 0.8;
+            let tones = (1..).map(|step| 250.0 * f64::from(step)).take_while(|hertz| *hertz <= top);
+            let worst = tones.fold(least, |worst: f64, hertz| {
+                let got = resampled(from, to, &tone(from, hertz, 0.5));
+                worst.min(quality(&tone(to, hertz, 0.5), &got))
+            });
+            println!("{from} Hz to {to} Hz, up to {top} Hz: {worst:.1} dB");
+            assert!(worst > bound, "{from} to {to}: {worst:.1} dB");
+        }
+    }
+
+    /// A sweep across all that the lower rate holds keeps its level to 85 % of the band, and nothing else appears.
+    #[test]
+    fn a_sweep_keeps_its_level_and_what_does_not_fit_is_gone() {
+        for (from, to) in PAIRS {
+            let band = f64::from(from.min(to)) / 2.0;
+            let level = |hertz: f64| {
+                let got = resampled(from, to, &tone(from, hertz, 0.25));
+                let inside = &got[300..got.len() - 300];
+                let power = inside.iter().map(|&sample| f64::from(sample).powi(2)).sum::<f64>() / inside.len() as f64;
+                10.0 * (power / (10_000.0_f64.powi(2) / 2.0)).max(1e-12).log10()
+            };
+            for step in 1..=17 {
+                let hertz = band * 0.05 * f64::from(step);
+                assert!(level(hertz).abs() < 0.1, "{from} to {to}: {:.2} dB at {hertz} Hz", level(hertz));
+            }
+            let top = f64::from(from) / 2.0;
+            for step in 0..8 {
+                let hertz = band * 1.1 + (top - band * 1.1) * f64::from(step) / 8.0;
+                if hertz < top {
+                    assert!(level(hertz) < -60.0, "{from} to {to}: {:.1} dB at {hertz} Hz", level(hertz));
+                }
+            }
         }
     }
 

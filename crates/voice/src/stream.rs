@@ -28,6 +28,7 @@ mod tests;
 mod waiting;
 
 use std::collections::VecDeque;
+use std::ops::AddAssign;
 use std::time::{Duration, Instant};
 
 use crate::backend::{BackendInput, Request, ResponseId, TurnId};
@@ -92,12 +93,37 @@ pub enum StreamOutput {
         /// Whole samples.
         data: Vec<u8>,
     },
-    /// A commit that waited found no audio.
-    CommitRefused,
-    /// A response that was asked for while audio waited cannot be made: one is.
-    CreateRefused,
+    /// What waited longest ([`Asked::Waits`]) had its turn.
+    Waited(Waited),
     /// A turn's timing is complete.
     Timing(TurnTiming),
+    /// The first of a response left for the client: sound, or words where it is wanted as text.
+    FirstDelta {
+        /// Since the response was asked for.
+        after: Duration,
+    },
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// It is done.
+    Done,
+    /// It waits behind the audio appended before it; [`StreamOutput::Waited`] tells of it, in order.
+    Waits,
+    /// It cannot be done.
+    Refused,
+}
+
+/// What became of a request that waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// It was done.
+    Done,
+    /// A commit found no audio.
+    CommitRefused,
+    /// A response cannot be made: one is.
+    CreateRefused,
 }
 
 /// Counts of one stream.
@@ -109,12 +135,56 @@ pub struct StreamStats {
     pub reply_overflow: u64,
     /// Pieces of a backend's that made no sense, or were the whole reply once more.
     pub refused: u64,
-    /// Samples, at the backend's rate, that a manual turn had no room for.
+    /// 48 kHz samples that a manual turn had no room for.
     pub manual_overflow: u64,
     /// Backend output of a response that is cancelled or unknown.
     pub orphans: u64,
     /// Sounds of attention, which such a client cannot play beside a reply.
     pub clips_dropped: u64,
+    /// Times that a client had nothing left to play of a reply that went on.
+    pub interruptions: u64,
+    /// How long that was, in all.
+    pub interrupted_us: u64,
+}
+
+impl StreamStats {
+    /// The fields in their order.
+    #[must_use]
+    pub fn values(&self) -> [u64; 8] {
+        let Self {
+            input_overflow,
+            reply_overflow,
+            refused,
+            manual_overflow,
+            orphans,
+            clips_dropped,
+            interruptions,
+            interrupted_us,
+        } = *self;
+        [
+            input_overflow,
+            reply_overflow,
+            refused,
+            manual_overflow,
+            orphans,
+            clips_dropped,
+            interruptions,
+            interrupted_us,
+        ]
+    }
+}
+
+impl AddAssign for StreamStats {
+    fn add_assign(&mut self, more: Self) {
+        self.input_overflow += more.input_overflow;
+        self.reply_overflow += more.reply_overflow;
+        self.refused += more.refused;
+        self.manual_overflow += more.manual_overflow;
+        self.orphans += more.orphans;
+        self.clips_dropped += more.clips_dropped;
+        self.interruptions += more.interruptions;
+        self.interrupted_us += more.interrupted_us;
+    }
 }
 
 /// One dialogue. See the module's documentation for how to drive it.
@@ -249,38 +319,40 @@ impl Stream {
         if self.waiting.is_empty() || self.is_sending(now) || !self.hearing.take(now, STEPS) {
             return false;
         }
-        let mut refused = None;
+        let mut waited = None;
         match self.waiting.next(&mut self.pcm) {
             Some(Step::Audio { format, arrived }) => self.hear(now, format, arrived),
             Some(Step::Skip(samples)) => {
                 self.ear.skip(samples);
                 self.given = self.given.max(self.ear.end());
             }
-            Some(Step::Commit) => refused = (!self.commit_heard(now)).then_some(StreamOutput::CommitRefused),
+            Some(Step::Commit) => {
+                waited = Some(if self.commit_heard(now) { Waited::Done } else { Waited::CommitRefused });
+            }
             Some(Step::Clear) => self.clear_heard(),
             Some(Step::Turn(turn)) => self.use_turn(now, turn),
             Some(Step::Respond(request)) => {
-                refused = self.respond(now, request).is_none().then_some(StreamOutput::CreateRefused);
+                waited = Some(self.respond(now, request).map_or(Waited::CreateRefused, |_| Waited::Done));
             }
             None => {}
         }
-        self.out.extend(refused);
+        self.out.extend(waited.map(StreamOutput::Waited));
         self.settle(now);
         true
     }
 
-    /// Makes an item of the audio appended so far (input_audio_buffer.commit). `false`: there is none.
-    pub fn commit(&mut self, now: Instant) -> bool {
+    /// Makes an item of the audio appended so far (input_audio_buffer.commit). Refused: there is none.
+    pub fn commit(&mut self, now: Instant) -> Asked {
         if self.waiting.is_empty() {
             let done = self.commit_heard(now);
             self.settle(now);
-            return done;
+            return if done { Asked::Done } else { Asked::Refused };
         }
         if self.waiting.ends_empty() || self.waiting.is_full() {
-            return false;
+            return Asked::Refused;
         }
         self.waiting.commit();
-        true
+        Asked::Waits
     }
 
     /// Forgets the audio that is not committed (input_audio_buffer.clear).
@@ -319,23 +391,24 @@ impl Stream {
         self.judging.set(judge);
     }
 
-    /// Asks for a response as the settings say. `false`: one is active, or asked for.
-    pub fn create_response(&mut self, now: Instant) -> bool {
+    /// Asks for a response as the settings say. Refused: one is active, or asked for.
+    pub fn create_response(&mut self, now: Instant) -> Asked {
         self.create_response_as(now, self.as_set())
     }
 
-    /// Asks for a response. `false`: one is active, or asked for.
-    pub fn create_response_as(&mut self, now: Instant, request: Request) -> bool {
+    /// Asks for a response. Refused: one is active, or asked for.
+    pub fn create_response_as(&mut self, now: Instant, request: Request) -> Asked {
         if self.generation.is_some() || self.waiting.asks() || self.waiting.is_full() {
-            return false;
+            return Asked::Refused;
         }
         if self.waiting.is_empty() {
             self.respond(now, request);
             self.settle(now);
+            Asked::Done
         } else {
             self.waiting.respond(request);
+            Asked::Waits
         }
-        true
     }
 
     /// Cancels the active response (response.cancel). `false`: none is active.

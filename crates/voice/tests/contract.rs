@@ -4,8 +4,8 @@
 use std::time::{Duration, Instant};
 
 use voice::{
-    BackendInput, BackendOutput, Config, Conversation, Event, Failure, IncompleteReason, Output, Overrides, Request,
-    ResponseId, SampleFormat, Stream, StreamOutput, TurnConfig, TurnId, Usage,
+    Asked, BackendInput, BackendOutput, Config, Conversation, Event, Failure, IncompleteReason, Output, Overrides,
+    Request, ResponseId, SampleFormat, Stream, StreamOutput, TurnConfig, TurnId, Usage,
 };
 
 const ONE: ResponseId = ResponseId(1);
@@ -44,7 +44,7 @@ impl Bench {
     fn ask(&mut self, request: Request) -> bool {
         let asked = match &mut self.dialogue {
             Dialogue::Packets(conversation) => conversation.create_response_as(self.now, request).is_some(),
-            Dialogue::Events(stream) => stream.create_response_as(self.now, request),
+            Dialogue::Events(stream) => stream.create_response_as(self.now, request) == Asked::Done,
         };
         self.drain();
         asked

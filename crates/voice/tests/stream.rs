@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use common::speech::correlation;
 use voice::g711::{self, Law};
 use voice::{
-    AgentAudio, BackendInput, BackendOutput, Config, Eagerness, Event, FlushReason, ResponseId, SampleFormat,
-    ServerVad, State, Stream, StreamOutput, TurnConfig,
+    AgentAudio, Asked, BackendInput, BackendOutput, Config, Eagerness, Event, FlushReason, ResponseId, SampleFormat,
+    ServerVad, State, Stream, StreamOutput, StreamStats, TurnConfig, Waited,
 };
 
 /// A client that appends, and a backend that says back what it heard or what it is told to.
@@ -28,6 +28,7 @@ struct Bench {
     /// What the backend says instead; `None` as the whole: it says nothing.
     says: Option<Vec<i16>>,
     silent: bool,
+    first_deltas: Vec<Duration>,
 }
 
 impl Bench {
@@ -45,6 +46,7 @@ impl Bench {
             format: SampleFormat::Pcm16,
             says: None,
             silent: false,
+            first_deltas: Vec::new(),
         }
     }
 
@@ -100,8 +102,9 @@ impl Bench {
                         }
                         self.said.extend(data);
                     }
-                    StreamOutput::CommitRefused => self.log.push("commit refused".to_owned()),
-                    StreamOutput::CreateRefused => self.log.push("create refused".to_owned()),
+                    StreamOutput::Waited(Waited::Done) => {}
+                    StreamOutput::Waited(refused) => self.log.push(format!("{refused:?}")),
+                    StreamOutput::FirstDelta { after } => self.first_deltas.push(after),
                     StreamOutput::Timing(timing) => {
                         let parts = timing.silence_us + timing.backend_us + timing.encode_us + timing.playout_us;
                         assert_eq!((parts, timing.playout_us), (timing.total_us, 0));
@@ -326,21 +329,21 @@ fn without_interruptions_a_question_over_a_response_is_answered_behind_it() {
 #[test]
 fn a_manual_turn_is_what_was_appended_between_two_commits() {
     let mut bench = Bench::new(Config { turn: TurnConfig { server_vad: None }, ..Config::default() });
-    assert!(!bench.stream.commit(bench.now));
+    assert_eq!(bench.stream.commit(bench.now), Asked::Refused);
     bench.append(&speech(1000, 1));
-    assert!(bench.stream.commit(bench.now), "behind what waits");
-    assert!(!bench.stream.commit(bench.now), "nothing behind that");
-    assert!(bench.stream.create_response(bench.now));
-    assert!(!bench.stream.create_response(bench.now), "one is asked for");
+    assert_eq!(bench.stream.commit(bench.now), Asked::Waits, "behind what waits");
+    assert_eq!(bench.stream.commit(bench.now), Asked::Refused, "nothing behind that");
+    assert_eq!(bench.stream.create_response(bench.now), Asked::Waits);
+    assert_eq!(bench.stream.create_response(bench.now), Asked::Refused, "one is asked for");
     bench.pass(500);
     assert_eq!(bench.log, ["committed", "created", "speaks", "plays", "audio", "done"]);
     assert!(bench.heard.len().abs_diff(16_000) < 32, "{}", bench.heard.len());
-    assert!(!bench.stream.commit(bench.now));
+    assert_eq!(bench.stream.commit(bench.now), Asked::Refused);
     // What is cleared is in no item.
     bench.append(&speech(2000, 2));
     bench.stream.clear_input(bench.now);
     bench.append(&speech(500, 3));
-    assert!(bench.stream.commit(bench.now));
+    assert_eq!(bench.stream.commit(bench.now), Asked::Waits);
     bench.pass(500);
     assert!(bench.heard.len().abs_diff(8000) < 32, "{}", bench.heard.len());
 }
@@ -434,4 +437,65 @@ fn a_cancel_ends_what_is_made_and_what_the_client_has_it_plays() {
     bench.pass(4000);
     assert_eq!(bench.log[bench.log.len() - 2..], ["played", "over"]);
     assert!(!bench.stream.cancel(bench.now));
+}
+
+#[test]
+fn the_wait_for_the_first_of_a_response_is_told_once_for_sound_and_for_words() {
+    let mut bench = Bench::new(Config::default());
+    bench.silent = true;
+    for text_only in [false, true] {
+        bench.stream.set_text_only(text_only);
+        assert_eq!(bench.stream.create_response(bench.now), Asked::Done);
+        let response = ResponseId(1 + u64::from(text_only));
+        bench.pass(300);
+        let words = BackendOutput::Text { response, delta: "Hello.".to_owned(), words: Vec::new() };
+        for _ in 0..2 {
+            bench.stream.handle_backend(bench.now, words.clone());
+        }
+        bench.drain();
+        bench.pass(200);
+        bench.give(response, vec![300; 16_000]);
+        bench.stream.handle_backend(bench.now, BackendOutput::ResponseDone { response });
+        bench.drain();
+        bench.pass(2000);
+    }
+    assert_eq!(bench.first_deltas, [Duration::from_millis(500), Duration::from_millis(300)]);
+}
+
+#[test]
+fn a_client_with_nothing_left_to_play_of_a_reply_that_goes_on_is_an_interruption() {
+    let mut bench = Bench::new(Config::default());
+    bench.silent = true;
+    bench.stream.create_response(bench.now);
+    bench.give(ResponseId(1), vec![300; 16_000]);
+    bench.drain();
+    bench.pass(900);
+    bench.give(ResponseId(1), vec![300; 16_000]);
+    bench.drain();
+    assert_eq!(bench.stream.stats(), StreamStats::default(), "it had 100 ms left");
+    bench.pass(1600);
+    bench.give(ResponseId(1), vec![300; 16_000]);
+    bench.drain();
+    let interrupted = StreamStats { interruptions: 1, interrupted_us: 500_000, ..StreamStats::default() };
+    assert_eq!(bench.stream.stats(), interrupted);
+    bench.stream.handle_backend(bench.now, BackendOutput::ResponseDone { response: ResponseId(1) });
+    bench.drain();
+    bench.pass(3000);
+    bench.stream.create_response(bench.now);
+    bench.give(ResponseId(2), vec![300; 1600]);
+    bench.drain();
+    assert_eq!(bench.stream.stats(), interrupted, "between two replies there is silence");
+}
+
+#[test]
+fn what_waited_is_told_of_in_order() {
+    let mut bench = Bench::vad(ServerVad { create_response: false, ..ServerVad::default() });
+    bench.append(&vec![0; 24_000]);
+    assert_eq!(bench.stream.commit(bench.now), Asked::Waits);
+    assert_eq!(bench.stream.create_response(bench.now), Asked::Waits);
+    bench.append(&speech(20, 1));
+    assert_eq!(bench.stream.commit(bench.now), Asked::Waits);
+    bench.pass(500);
+    let told: Vec<&String> = bench.log.iter().filter(|told| told.contains("Refused")).collect();
+    assert_eq!(told, ["CommitRefused", "CommitRefused"], "{:?}", bench.log);
 }

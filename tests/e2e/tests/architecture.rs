@@ -15,7 +15,7 @@ const MAY_IMPORT: [(&str, &[&str]); 11] = [
     ("net", &[]),
     ("daemon", &[]),
     ("sim", &[]),
-    ("edge", &["rtc", "link", "net", "daemon"]),
+    ("edge", &["rtc", "realtime", "link", "net", "daemon"]),
     ("transceiver", &["voice", "realtime", "link", "net", "daemon"]),
     ("loadgen", &["link", "net", "voice"]),
     ("fronthaul", &["edge", "transceiver", "loadgen", "daemon", "net"]),

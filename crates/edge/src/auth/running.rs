@@ -51,6 +51,14 @@ pub struct Held {
     subjects: Vec<Arc<str>>,
 }
 
+impl Held {
+    /// Whether a call of this grant takes the same place.
+    #[must_use]
+    pub fn is_of(&self, grant: &Grant) -> bool {
+        self.tenant == grant.tenant && self.subjects.iter().eq(grant.counted.iter().map(|counted| &counted.subject))
+    }
+}
+
 impl fmt::Debug for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Held").field("subjects", &self.subjects).finish_non_exhaustive()

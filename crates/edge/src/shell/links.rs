@@ -80,8 +80,8 @@ impl Connected {
         let shell = Rc::clone(shell);
         // The core is in the middle of a turn.
         spawn_local(async move {
-            let lost = LinkInput::SessionLost { session, epoch };
-            shell.turn(|core, now| core.handle_link(now, transceiver, lost));
+            let backlog = LinkInput::Backlog { session, epoch };
+            shell.turn(|core, now| core.handle_link(now, transceiver, backlog));
         });
     }
 

@@ -100,6 +100,9 @@ impl Board {
         let websockets = &shared.websockets;
         gauge!("fronthaul_edge_websockets").set(float(websockets.places.taken() as u64));
         gauge!("fronthaul_edge_websocket_queued_bytes").set(float(websockets.queued()));
+        let [events, bytes] = websockets.dropped();
+        counter!("fronthaul_edge_websocket_unread_events_total").absolute(events);
+        counter!("fronthaul_edge_websocket_unread_bytes_total").absolute(bytes);
         for (reason, count) in websockets.closed() {
             counter!("fronthaul_edge_websockets_closed_total", "reason" => reason.label()).absolute(count);
         }

@@ -38,7 +38,7 @@ pub(super) async fn read_within(patience: Duration, request: Request) -> Result<
     tokio::time::timeout(patience, read(request)).await.unwrap_or_else(|_| Err(late(patience)))
 }
 
-/// Reads a body of this media type alone, for so long.
+/// Reads a body of this media type alone, for so long, of at most `limit` bytes.
 ///
 /// # Errors
 /// 408, 415, 413, and 400 for a body that is not text.
@@ -46,6 +46,7 @@ pub(super) async fn read_text_within(
     patience: Duration,
     request: Request,
     media_type: &'static str,
+    limit: usize,
 ) -> Result<String, ApiError> {
     let kind = essence(request.headers());
     if kind.as_deref() != Some(media_type) {
@@ -55,7 +56,7 @@ pub(super) async fn read_text_within(
     }
     let body =
         tokio::time::timeout(patience, collect(request.into_body())).await.unwrap_or_else(|_| Err(late(patience)))?;
-    text(&body, "body", MAX_OFFER_BYTES)
+    text(&body, "body", limit)
 }
 
 /// Reads a session alone, for so long; an empty body is none.
@@ -124,11 +125,20 @@ async fn read_form(request: Request) -> Result<Parts, ApiError> {
 }
 
 fn text(bytes: &[u8], param: &'static str, limit: usize) -> Result<String, ApiError> {
-    if bytes.len() > limit {
-        return Err(too_large(format!("The part {param} has {} bytes; at most {limit} are taken.", bytes.len())));
-    }
+    at_most(bytes.len(), param, limit)?;
     String::from_utf8(bytes.to_vec())
         .map_err(|_| ApiError::invalid("invalid_encoding", param, format!("The part {param} is not UTF-8.")))
+}
+
+/// Whether a part of so many bytes is taken.
+///
+/// # Errors
+/// 413.
+pub(super) fn at_most(bytes: usize, param: &'static str, limit: usize) -> Result<(), ApiError> {
+    if bytes > limit {
+        return Err(too_large(format!("The part {param} has {bytes} bytes; at most {limit} are taken.")));
+    }
+    Ok(())
 }
 
 /// The whole body, unless it is too large: then the rest is read and dropped, up to a bound.

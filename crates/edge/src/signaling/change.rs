@@ -23,7 +23,7 @@ use tokio::sync::oneshot;
 use super::callers::Caller;
 use super::create::Shared;
 use super::error::ApiError;
-use super::{BODY_PATIENCE, CallId, body, gate, no_such_call, read_id};
+use super::{BODY_PATIENCE, CallId, MAX_OFFER_BYTES, body, gate, no_such_call, read_id};
 use crate::directory::Owner;
 use crate::renew::{Ask, Change, Changed, Refusal};
 
@@ -77,13 +77,17 @@ pub(super) async fn get(
     id: CallId,
     request: Request,
 ) -> Result<StatusCode, ApiError> {
-    find(&shared, id, &request).map(|_| StatusCode::NO_CONTENT)
+    match find(&shared, id, &request) {
+        Ok(_) => Ok(StatusCode::NO_CONTENT),
+        // Whoever guesses pays as who calls.
+        Err(error) => pay(&shared, &request).and(Err(error)),
+    }
 }
 
 async fn take_offer(shared: &Shared, id: CallId, request: Request) -> Result<Changed, ApiError> {
     pay(shared, &request)?;
     let (id, session) = find(shared, id, &request)?;
-    let text = body::read_text_within(BODY_PATIENCE, request, SDP).await?;
+    let text = body::read_text_within(BODY_PATIENCE, request, SDP, MAX_OFFER_BYTES).await?;
     let offer = Offer::parse(&text).map_err(|e| ApiError::invalid("invalid_offer", "sdp", e.to_string()))?;
     let changed = ask(shared, &id, session, Change::Offer(Box::new(offer))).await?;
     tracing::info!(call = %session, restarted = changed.restarted, "later offer answered");
@@ -94,7 +98,7 @@ async fn take_fragment(shared: &Shared, id: CallId, request: Request) -> Result<
     pay(shared, &request)?;
     let (id, session) = find(shared, id, &request)?;
     let tag = if_match(request.headers());
-    let text = body::read_text_within(BODY_PATIENCE, request, FRAGMENT).await?;
+    let text = body::read_text_within(BODY_PATIENCE, request, FRAGMENT, MAX_OFFER_BYTES).await?;
     let tag = tag?;
     let fragment = Fragment::parse(&text).map_err(|e| ApiError::invalid("invalid_fragment", "body", e.to_string()))?;
     let changed = ask(shared, &id, session, Change::Fragment(fragment, tag)).await?;
@@ -105,7 +109,7 @@ async fn take_fragment(shared: &Shared, id: CallId, request: Request) -> Result<
 }
 
 /// Later offers cost as much as first ones, and are paid for alike.
-fn pay(shared: &Shared, request: &Request) -> Result<(), ApiError> {
+pub(super) fn pay(shared: &Shared, request: &Request) -> Result<(), ApiError> {
     let Some(caller) = request.extensions().get::<Caller>() else { return Ok(()) };
     caller.pay(Instant::now()).inspect_err(|_| {
         shared.counts.limited.fetch_add(1, Ordering::Relaxed);
@@ -150,7 +154,8 @@ fn if_match(headers: &HeaderMap) -> Result<Option<Vec<u32>>, ApiError> {
     Ok(Some(sessions))
 }
 
-async fn ask(shared: &Shared, id: &str, session: SessionId, change: Change) -> Result<Changed, ApiError> {
+/// Asks whoever has a call to change it.
+pub(super) async fn ask(shared: &Shared, id: &str, session: SessionId, change: Change) -> Result<Changed, ApiError> {
     let busy = || ApiError::unavailable("busy", RETRY_AFTER, "The call's worker has too much to do; try again.");
     // A call that is claimed in between is asked of its worker.
     for _ in 0..2 {
@@ -204,7 +209,7 @@ fn refused(shared: &Shared, id: &str, refusal: Refusal) -> ApiError {
 }
 
 /// `restarted`; `None`: refused.
-fn count(shared: &Shared, restarted: Option<bool>) {
+pub(super) fn count(shared: &Shared, restarted: Option<bool>) {
     let counts = &shared.counts;
     let counter = match restarted {
         Some(true) => &counts.restarted,

@@ -17,7 +17,7 @@ use rtc::{Candidate, ClientFacts, LocalDescription, Negotiated, Offer, Redundanc
 use super::error::ApiError;
 use super::ice_servers::IceServers;
 use super::ticket::{self, Shown};
-use crate::auth::{Auth, Grant};
+use crate::auth::{Auth, Grant, Held};
 use crate::directory::{AudioFacts, CallInfo, Directory, Pending, Terms};
 use crate::keys::Keyring;
 use crate::seats::{Seat, Seats};
@@ -127,15 +127,17 @@ pub struct CreateCall<'a> {
     pub source: Option<IpAddr>,
     /// What its key grants. `None`: everything.
     pub grant: Option<&'a Grant>,
+    /// The place among the calls of its key that it takes over from a call which it replaces.
+    pub in_place_of: Option<&'a Arc<Held>>,
 }
 
 /// Without the offer, in which the client's password stands.
 impl fmt::Debug for CreateCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offer: _, model, session_json, dcid, ticket, source, grant } = self;
+        let Self { offer: _, model, session_json, dcid, ticket, source, grant, in_place_of } = self;
         let mut call = f.debug_struct("CreateCall");
         call.field("model", model).field("session_json", session_json).field("dcid", dcid);
-        call.field("ticket", ticket).field("source", source).field("grant", grant);
+        call.field("ticket", ticket).field("source", source).field("grant", grant).field("in_place_of", in_place_of);
         call.finish_non_exhaustive()
     }
 }
@@ -195,13 +197,13 @@ fn answer(
     if call.ticket.is_none() {
         refuse_draining(shared)?;
     }
-    let session_model = session_model(call.session_json)?;
+    let named = Named::read(call.session_json)?;
     let offer = Offer::parse(call.offer).map_err(|e| ApiError::invalid("invalid_offer", "sdp", e.to_string()))?;
     if let Some(shown) = call.ticket {
         return answer_ticket(shared, now, unix_seconds, &offer, call, shown);
     }
-    let model = choose_model(shared, session_model.as_deref().or(call.model), call.grant)?;
-    let terms = terms(shared, call.grant)?;
+    let model = choose_model(shared, named.model.as_deref().or(call.model), call.grant)?;
+    let terms = terms(shared, call.grant, call.in_place_of)?;
     let place = wait(shared, call.source)?;
     let seat = find_seat(shared, model)?;
 
@@ -340,16 +342,23 @@ pub(super) fn find_seat(shared: &Shared, model: &str) -> Result<Seat, ApiError> 
     })
 }
 
-/// What a grant says of one call, which counts from here on.
-pub(super) fn terms(shared: &Shared, grant: Option<&Grant>) -> Result<Terms, ApiError> {
+/// What a grant says of one call, which counts from here on unless it takes the place of another.
+pub(super) fn terms(
+    shared: &Shared,
+    grant: Option<&Grant>,
+    in_place_of: Option<&Arc<Held>>,
+) -> Result<Terms, ApiError> {
     let Some(grant) = grant else { return Ok(Terms::default()) };
+    let terms = |held| Terms { tenant: grant.tenant, max_seconds: grant.max_seconds, ticket_expires: 0, held };
+    if let Some(held) = in_place_of.filter(|held| held.is_of(grant)) {
+        return Ok(terms(Some(Arc::clone(held))));
+    }
     let held = shared.auth.running.take(grant).ok_or_else(|| {
         let message = "The key has as many calls as it may have at once; end one, or try later.";
         let error = ApiError::status(StatusCode::TOO_MANY_REQUESTS, TOO_MANY_RUNNING, message);
         ApiError { retry_after: Some(RETRY_AFTER), ..error }
     })?;
-    let held = (!grant.counted.is_empty()).then(|| Arc::new(held));
-    Ok(Terms { tenant: grant.tenant, max_seconds: grant.max_seconds, ticket_expires: 0, held })
+    Ok(terms((!grant.counted.is_empty()).then(|| Arc::new(held))))
 }
 
 /// A place for a call that waits for its first check.
@@ -385,18 +394,34 @@ fn agree_on_events(setup: &mut Setup, dcid: Option<u16>) -> Result<(), ApiError>
     Ok(())
 }
 
-/// `session.model`, after making sure that the session is a JSON object.
-pub(super) fn session_model(session_json: Option<&str>) -> Result<Option<String>, ApiError> {
-    let Some(json) = session_json else { return Ok(None) };
-    let value: serde_json::Value = serde_json::from_str(json)
-        .map_err(|e| ApiError::invalid("invalid_json", "session", format!("The part session is not JSON: {e}.")))?;
-    if !value.is_object() {
-        return Err(ApiError::invalid("invalid_json", "session", "The part session must be a JSON object."));
-    }
-    match value.get("model") {
-        None | Some(serde_json::Value::Null) => Ok(None),
-        Some(serde_json::Value::String(model)) => Ok(Some(model.clone())),
-        Some(_) => Err(ApiError::invalid("invalid_type", "session.model", "session.model must be a string.")),
+/// What of a session the edge has a use for.
+#[derive(Debug, Default)]
+pub(super) struct Named {
+    /// `session.model`.
+    pub(super) model: Option<String>,
+    /// `session.type`.
+    pub(super) kind: Option<String>,
+}
+
+impl Named {
+    /// Reads a session, which has to be a JSON object.
+    pub(super) fn read(session_json: Option<&str>) -> Result<Self, ApiError> {
+        let Some(json) = session_json else { return Ok(Self::default()) };
+        let value: serde_json::Value = serde_json::from_str(json)
+            .map_err(|e| ApiError::invalid("invalid_json", "session", format!("The part session is not JSON: {e}.")))?;
+        if !value.is_object() {
+            return Err(ApiError::invalid("invalid_json", "session", "The part session must be a JSON object."));
+        }
+        let text = |name: &str| match value.get(name) {
+            None | Some(serde_json::Value::Null) => Ok(None),
+            Some(serde_json::Value::String(text)) => Ok(Some(text.clone())),
+            Some(_) => {
+                let param = format!("session.{name}");
+                let message = format!("{param} must be a string.");
+                Err(ApiError::invalid("invalid_type", param, message))
+            }
+        };
+        Ok(Self { model: text("model")?, kind: text("type")? })
     }
 }
 
@@ -426,7 +451,10 @@ pub(super) fn choose_model<'a>(
 
 pub(super) fn model_forbidden(name: &str) -> ApiError {
     let message = format!("The key does not allow model {name:?}: ask for one that it allows, or use another key.");
-    ApiError { param: Some("session.model"), ..ApiError::status(StatusCode::FORBIDDEN, MODEL_FORBIDDEN, message) }
+    ApiError {
+        param: Some("session.model".into()),
+        ..ApiError::status(StatusCode::FORBIDDEN, MODEL_FORBIDDEN, message)
+    }
 }
 
 pub(super) fn internal(what: &str) -> ApiError {

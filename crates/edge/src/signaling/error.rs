@@ -1,5 +1,7 @@
 //! The body of every refusal, as OpenAI's clients read it: `{"error":{message,type,param,code}}`.
 
+use std::borrow::Cow;
+
 use axum::Json;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -15,7 +17,7 @@ pub struct ApiError {
     /// `error.code`.
     pub code: &'static str,
     /// `error.param`: the part of the request at fault.
-    pub param: Option<&'static str>,
+    pub param: Option<Cow<'static, str>>,
     /// `error.message`: what is wrong and how to mend it.
     pub message: String,
     /// `Retry-After` in seconds.
@@ -25,9 +27,9 @@ pub struct ApiError {
 impl ApiError {
     /// The client is at fault.
     #[must_use]
-    pub fn invalid(code: &'static str, param: &'static str, message: impl Into<String>) -> Self {
+    pub fn invalid(code: &'static str, param: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let status = StatusCode::BAD_REQUEST;
-        Self { status, code, param: Some(param), message: message.into(), retry_after: None }
+        Self { status, code, param: Some(param.into()), message: message.into(), retry_after: None }
     }
 
     /// Nothing is there.

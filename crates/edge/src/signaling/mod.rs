@@ -29,6 +29,7 @@ mod gate;
 mod ice_servers;
 mod page;
 mod secrets;
+mod small_webrtc;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -95,7 +96,9 @@ pub fn router(shared: Arc<Shared>) -> Router {
             .route(&at("tickets"), post(issue))
             .route(root, get(websocket::upgrade));
     }
-    let api = api.route(AZURE_WEBSOCKET, get(websocket::upgrade));
+    let api = api
+        .route(AZURE_WEBSOCKET, get(websocket::upgrade))
+        .route(small_webrtc::PATH, post(small_webrtc::offer).patch(small_webrtc::trickle));
     let api = api.route_layer(from_fn_with_state(Arc::clone(&shared), gate::admit));
     let open = ROOTS
         .iter()
@@ -114,14 +117,17 @@ async fn say_what_is_taken(request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let path = path.strip_prefix("/openai").unwrap_or(path);
     let is_call = path.strip_prefix(CALLS).is_some_and(|rest| rest.starts_with('/'));
-    let asks = request.method() == Method::OPTIONS && (path == CALLS || is_call);
+    let (post, patch) = match path {
+        CALLS => (Some(change::SDP), None),
+        small_webrtc::PATH => (Some(small_webrtc::JSON), Some(small_webrtc::JSON)),
+        _ if is_call => (Some(change::SDP), Some(change::FRAGMENT)),
+        _ => (None, None),
+    };
+    let asks = request.method() == Method::OPTIONS;
     let mut response = next.run(request).await;
-    if asks {
-        let headers = response.headers_mut();
-        headers.insert(ACCEPT_POST, HeaderValue::from_static(change::SDP));
-        if is_call {
-            headers.insert(ACCEPT_PATCH, HeaderValue::from_static(change::FRAGMENT));
-        }
+    let said = [(ACCEPT_POST, post), (ACCEPT_PATCH, patch)];
+    for (name, taken) in said.into_iter().filter_map(|(name, taken)| Some((name, taken?))).filter(|_| asks) {
+        response.headers_mut().insert(name, HeaderValue::from_static(taken));
     }
     response
 }
@@ -179,6 +185,7 @@ async fn create(
         ticket,
         source: caller.as_ref().map(Caller::source),
         grant: grant.as_deref(),
+        in_place_of: None,
     };
     let unix_seconds = net::clock::unix_seconds();
     let created = create_call(&shared, Instant::now(), unix_seconds, &mut rand::rng(), call)?;
@@ -231,7 +238,8 @@ async fn end(State(shared): State<Arc<Shared>>, id: CallId, request: Request) ->
     if owned && shared.directory.close(session, CloseCause::HangUp) {
         Ok(StatusCode::OK)
     } else {
-        Err(no_such_call(&id))
+        // Whoever guesses pays as who calls.
+        change::pay(&shared, &request).and(Err(no_such_call(&id)))
     }
 }
 

@@ -5,6 +5,8 @@
 //!   "session": { "type": "realtime" | "transcription", ... },                 what the key's calls begin with
 //!   "limits": { "max_seconds", "max_concurrent", "models" } }                 ours: what its calls may
 //! ```
+//!
+//! The key carries the session as it was given; the answer shows it as its calls will see it, defaults filled in.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +21,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::callers::Caller;
-use super::create::{Shared, choose_model, model_forbidden, session_model};
+use super::create::{Named, Shared, choose_model, model_forbidden};
 use super::error::ApiError;
 use super::gate::grant_of;
 use super::{BODY_PATIENCE, body};
@@ -51,8 +53,12 @@ pub(super) async fn create(State(shared): State<Arc<Shared>>, request: Request) 
 
 /// `POST /v1/realtime/sessions`, the same in its former shape: the body is the session, the answer has the key in it.
 pub(super) async fn create_former(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, ApiError> {
+    let transcribes = request.uri().path().ends_with("/transcription_sessions");
     let (grant, text) = read(&shared, request).await?;
-    let session = if text.is_empty() { None } else { Some(parse(&text)?) };
+    let mut session: Option<Map<String, Value>> = if text.is_empty() { None } else { Some(parse(&text)?) };
+    if transcribes {
+        session.get_or_insert_default().entry("type").or_insert_with(|| "transcription".into());
+    }
     let mut made = make(&shared, &grant, Asked { session, ..Asked::default() })?;
     made.session.insert("client_secret".to_owned(), json!({ "value": made.value, "expires_at": made.expires }));
     answer(Value::Object(made.session))
@@ -109,18 +115,30 @@ fn make(shared: &Shared, grant: &Grant, asked: Asked) -> Result<Made, ApiError> 
     }
     let preset = asked.session.map(preset).transpose()?;
     let narrowed = grant.narrowed("", &allowance);
-    let model = choose_model(shared, session_model(preset.as_deref())?.as_deref(), Some(&narrowed))?;
+    let model = choose_model(shared, Named::read(preset.as_deref())?.model.as_deref(), Some(&narrowed))?;
+    let session = effective(model, preset.as_deref(), rand::rng().next_u64())?;
     let expires = u64::from(net::clock::unix_seconds()) + seconds;
-    let mut rng = rand::rng();
     let terms = Terms { expires, allowance, preset: preset.as_deref() };
-    let minted = grant.mint(shared.keys.current().route(), rng.random(), &terms);
+    let minted = grant.mint(shared.keys.current().route(), rand::rng().random(), &terms);
     shared.counts.secrets.fetch_add(1, Ordering::Relaxed);
-    let mut session: Map<String, Value> = preset.as_deref().map(parse).transpose()?.unwrap_or_default();
-    session.entry("type").or_insert_with(|| "realtime".into());
-    session.entry("model").or_insert_with(|| model.into());
-    session.insert("object".to_owned(), "realtime.session".into());
-    session.insert("id".to_owned(), format!("sess_{:016x}", rng.next_u64()).into());
     Ok(Made { value: minted.value, expires: minted.expires, session })
+}
+
+/// The session as the calls of a key begin with it, but that none has begun.
+fn effective(model: &str, preset: Option<&str>, seed: u64) -> Result<Map<String, Value>, ApiError> {
+    let requested = preset.unwrap_or_default().to_owned();
+    let config = realtime::Config { seed, model: model.to_owned(), requested, ..realtime::Config::default() };
+    match realtime::effective_session(&config) {
+        Ok(Value::Object(mut session)) => {
+            session.insert("expires_at".to_owned(), 0.into());
+            Ok(session)
+        }
+        Ok(_) => Ok(Map::new()),
+        Err(unfit) => {
+            let param = unfit.param.unwrap_or_else(|| "session".to_owned());
+            Err(ApiError::invalid(unfit.code.unwrap_or("invalid_value"), param, unfit.message))
+        }
+    }
 }
 
 /// The session that a key carries.

@@ -12,7 +12,7 @@ use rand::Rng;
 use rtc::{LocalDescription, Password, Redundancy, SctpInit};
 use serde::{Serialize, Serializer};
 
-use super::create::{ECHO, RETRY_AFTER, Shared, choose_model, internal, session_model};
+use super::create::{ECHO, Named, RETRY_AFTER, Shared, choose_model, internal};
 use super::error::ApiError;
 use super::ice_servers::Granted;
 use crate::auth::{Grant, shorter};
@@ -101,7 +101,7 @@ pub fn issue_ticket(
         return Err(ApiError::unavailable("draining", RETRY_AFTER, "This edge is about to stop; try another one."));
     }
     let tickets = shared.directory.tickets().ok_or_else(off)?;
-    let model = choose_model(shared, session_model(asked.session_json)?.as_deref().or(asked.model), asked.grant)?;
+    let model = choose_model(shared, Named::read(asked.session_json)?.model.as_deref().or(asked.model), asked.grant)?;
     let transceiver = if model == ECHO { Some(LOCAL) } else { shared.seats.best(model) };
     let transceiver = transceiver.ok_or_else(|| {
         ApiError::unavailable("no_seat", RETRY_AFTER, format!("No seat is free for model {model:?}; try again."))

@@ -15,12 +15,15 @@ use link::proto::{OpenRequest, Transport};
 use rand::Rng as _;
 
 use super::callers::Caller;
-use super::create::{RETRY_AFTER, Shared, choose_model, find_seat, refuse_draining, session_model, terms};
+use super::create::{Named, RETRY_AFTER, Shared, choose_model, find_seat, refuse_draining, terms};
 use super::error::ApiError;
 use super::gate;
 use crate::auth::Grant;
 use crate::directory::Terms;
 use crate::websocket::{Asked, Azure, Handshake, Joining, SUBPROTOCOL, Wanted, Whereabouts, whereabouts};
+
+/// What a session is for that answers nothing: its intent and its type.
+const TRANSCRIPTION: &str = "transcription";
 
 /// Answers `GET /v1/realtime`.
 pub(super) async fn upgrade(State(shared): State<Arc<Shared>>, request: Request) -> Result<Response, ApiError> {
@@ -58,7 +61,12 @@ fn take(shared: &Shared, mut request: Request) -> Result<Response, ApiError> {
     } else {
         match asked {
             Asked::Model(model) => session(shared, grant.as_deref(), Some(&model), "")?,
-            Asked::Transcription => session(shared, grant.as_deref(), None, "transcription")?,
+            Asked::Transcription => session(shared, grant.as_deref(), None, TRANSCRIPTION)?,
+            // An ephemeral key says what it is for.
+            Asked::Unsaid if grant.as_ref().is_some_and(|grant| !grant.mints) => {
+                session(shared, grant.as_deref(), None, "")?
+            }
+            Asked::Unsaid => return Err(unsaid()),
             Asked::Call(id, session) => {
                 let owned = |session: &SessionId| gate::owns(shared, grant.as_ref(), *session);
                 let session = session.filter(owned).ok_or_else(|| super::no_such_call(&id))?;
@@ -86,12 +94,17 @@ fn take(shared: &Shared, mut request: Request) -> Result<Response, ApiError> {
     Ok(response)
 }
 
-/// A seat for a session, and what the transceiver is asked.
+/// A seat for a session, and what the transceiver is asked. The session of a key counts before the query.
 fn session(shared: &Shared, grant: Option<&Grant>, model: Option<&str>, intent: &str) -> Result<Wanted, ApiError> {
     let preset = grant.and_then(|grant| grant.preset.as_deref());
-    let named = session_model(preset)?;
-    let model = choose_model(shared, named.as_deref().or(model), grant)?;
-    let Terms { tenant, max_seconds, held, .. } = terms(shared, grant)?;
+    let named = Named::read(preset)?;
+    if intent == TRANSCRIPTION && named.kind.as_deref().is_some_and(|kind| kind != TRANSCRIPTION) {
+        let message =
+            "The key's session has another type than intent=transcription: leave out the intent, or use a key without.";
+        return Err(ApiError::invalid("invalid_query", "intent", message));
+    }
+    let model = choose_model(shared, named.model.as_deref().or(model), grant)?;
+    let Terms { tenant, max_seconds, held, .. } = terms(shared, grant, None)?;
     let seat = find_seat(shared, model)?;
     let session = SessionId(rand::rng().next_u64());
     let request = OpenRequest {
@@ -109,6 +122,12 @@ fn session(shared: &Shared, grant: Option<&Grant>, model: Option<&str>, intent: 
     };
     shared.counts.created.fetch_add(1, Ordering::Relaxed);
     Ok(Wanted::Session { request: Box::new(request), seat, held })
+}
+
+fn unsaid() -> ApiError {
+    let message =
+        "Say what the WebSocket is for: ?model=, ?call_id= or ?intent=transcription, or show an ephemeral key.";
+    ApiError::invalid("invalid_query", "model", message)
 }
 
 /// RFC 6455 §4.4, and for those who asked for something else altogether.

@@ -174,12 +174,38 @@ mod tests {
 
     #[test]
     fn a_transceivers_code_is_passed_on_if_it_may_be_sent() {
-        for (told, sent) in
-            [(0, 1000), (1000, 1000), (1001, 1001), (4000, 4000), (1005, 1011), (70_000, 1011), (999, 1011)]
-        {
+        for (told, sent) in [
+            (0, 1000),
+            (1000, 1000),
+            (1001, 1001),
+            (1012, 1012),
+            (4000, 4000),
+            (1005, 1011),
+            (70_000, 1011),
+            (999, 1011),
+        ] {
             assert_eq!(Ending::told(told, "over").code, sent, "{told}");
         }
         assert_eq!(Ending::told(0, "call_id_not_found").code, 1008);
+    }
+
+    /// Code, text and event of each end are a row of the table that clients are promised.
+    #[test]
+    fn the_docs_have_a_row_for_each_end() {
+        let docs = include_str!("../../../../docs/REALTIME.md");
+        let rows: Vec<Vec<&str>> = docs.lines().map(|line| line.split('|').map(str::trim).collect()).collect();
+        let quoted = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
+        for reason in Reason::ALL {
+            let Ending { code, text, event, .. } = Ending::of(reason);
+            let event = event.map(|event| serde_json::from_str::<Value>(&event).unwrap());
+            let told = event.as_ref().map_or("", |event| event["error"]["code"].as_str().unwrap());
+            let is_row = |row: &&Vec<&str>| {
+                let [_, in_code, in_text, _, in_event, _] = row[..] else { return false };
+                let says = in_text.contains(&quoted(&text)) || (in_text == "the event's message" && code == 1001);
+                in_code == code.to_string() && says && in_event == quoted(told)
+            };
+            assert!(rows.iter().any(|row| is_row(&row)), "{reason:?}: {code} {text} {told}");
+        }
     }
 
     #[test]

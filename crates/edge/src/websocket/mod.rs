@@ -74,6 +74,8 @@ pub struct WebSockets {
     stop: watch::Sender<bool>,
     closed: [AtomicU64; Reason::ALL.len()],
     queued: AtomicU64,
+    /// Events that no client got, and their bytes.
+    dropped: [AtomicU64; 2],
 }
 
 impl WebSockets {
@@ -88,6 +90,7 @@ impl WebSockets {
             stop: watch::Sender::new(false),
             closed: Default::default(),
             queued: AtomicU64::new(0),
+            dropped: Default::default(),
         }
     }
 
@@ -128,6 +131,18 @@ impl WebSockets {
 
     pub(crate) fn queued_less(&self, bytes: usize) {
         self.queued.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Events whose client did not read them before the end.
+    pub(crate) fn drop_events(&self, events: usize, bytes: usize) {
+        for (count, more) in self.dropped.iter().zip([events, bytes]) {
+            count.fetch_add(more as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// How many events clients did not read before the end, and their bytes.
+    pub(crate) fn dropped(&self) -> [u64; 2] {
+        self.dropped.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Bytes of events that wait for clients.

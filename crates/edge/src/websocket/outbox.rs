@@ -42,6 +42,18 @@ impl Outbox {
         Some(event)
     }
 
+    /// Messages that wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Nothing waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
     /// What waits, with its overhead.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -1,4 +1,4 @@
-//! What the query of a request asks for: exactly one of `model`, `call_id` and `intent`.
+//! What the query of a request asks for: one of `model`, `call_id` and `intent`, or nothing.
 
 use link::ids::SessionId;
 
@@ -13,6 +13,8 @@ pub enum Asked {
     Call(String, Option<SessionId>),
     /// A session that transcribes.
     Transcription,
+    /// Nothing.
+    Unsaid,
 }
 
 /// Whether the path is that of Azure's clients, which call the model `deployment` there.
@@ -28,7 +30,7 @@ impl Asked {
     /// Reads a query. What has no value is not there; fields that are not known are left alone.
     ///
     /// # Errors
-    /// 400: none of the three, more than one, or an intent that is not known.
+    /// 400: more than one of the three, or an intent that is not known.
     pub fn read(query: &str, azure: Azure) -> Result<Self, ApiError> {
         let [mut model, mut call, mut intent] = [const { None }; 3];
         for (name, value) in form(query).filter(|(_, value)| !value.is_empty()) {
@@ -51,10 +53,7 @@ impl Asked {
                 let message = format!("intent {intent:?} is not known: it can be \"transcription\" alone.");
                 Err(ApiError::invalid("invalid_query", "intent", message))
             }
-            (None, None, None) => {
-                let message = "Say what the WebSocket is for: ?model=, ?call_id= or ?intent=transcription.";
-                Err(ApiError::invalid("invalid_query", "model", message))
-            }
+            (None, None, None) => Ok(Self::Unsaid),
             _ => {
                 let message = "model, call_id and intent exclude one another: send one of them.";
                 Err(ApiError::invalid("invalid_query", "model", message))
@@ -104,13 +103,16 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_of_the_three_is_asked_for() {
+    fn one_of_the_three_is_asked_for() {
         assert_eq!(read("model=gpt%2Drealtime"), Ok(Asked::Model("gpt-realtime".to_owned())));
         assert_eq!(read("intent=transcription"), Ok(Asked::Transcription));
         let id = SessionId(0x1234);
         assert_eq!(read(&format!("call_id={id}")), Ok(Asked::Call(id.to_string(), Some(id))));
         assert_eq!(read("call_id=rtc_no"), Ok(Asked::Call("rtc_no".to_owned(), None)));
-        for query in ["", "model=", "model=a&call_id=b", "model=a&intent=transcription", "intent=dance", "x=%zz"] {
+        for query in ["", "model=", "x=%zz", "call_id=&intent="] {
+            assert_eq!(read(query), Ok(Asked::Unsaid), "{query}");
+        }
+        for query in ["model=a&call_id=b", "model=a&intent=transcription", "intent=dance"] {
             assert_eq!(read(query), Err("invalid_query"), "{query}");
         }
     }
@@ -119,6 +121,6 @@ mod tests {
     fn a_deployment_is_a_model_where_azures_clients_ask() {
         let query = "api-version=2025-04-01-preview&deployment=parrot";
         assert_eq!(Asked::read(query, Azure::Yes), Ok(Asked::Model("parrot".to_owned())));
-        assert_eq!(read(query), Err("invalid_query"));
+        assert_eq!(read(query), Ok(Asked::Unsaid));
     }
 }

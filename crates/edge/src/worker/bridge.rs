@@ -77,6 +77,13 @@ pub enum LinkInput<'a> {
         /// Each frame goes twice.
         repeat: bool,
     },
+    /// More of the client's messages wait for the session stream than may.
+    Backlog {
+        /// Which session.
+        session: SessionId,
+        /// At which epoch.
+        epoch: Epoch,
+    },
     /// The session stream broke.
     SessionLost {
         /// Which session.
@@ -144,6 +151,15 @@ impl Worker {
             LinkInput::Path { repeat } => {
                 self.io.set_repeat(transceiver, repeat);
                 return;
+            }
+            LinkInput::Backlog { session, epoch } => {
+                let key = self.find(transceiver, session, epoch);
+                if let Some(key) = key {
+                    let message =
+                        "Your messages come faster than they are taken; connect again, and send less at once.";
+                    self.lost(now, key, CloseCause::Backlog, "rate_limit_exceeded", message);
+                }
+                key
             }
             LinkInput::SessionLost { session, epoch } => {
                 let key = self.find(transceiver, session, epoch);
@@ -254,14 +270,19 @@ impl Worker {
     }
 
     fn transceiver_lost(&mut self, now: Instant, key: Key) {
+        let message = "The conversation was lost on the server's side; connect again.";
+        self.lost(now, key, CloseCause::TransceiverLost, "transceiver_lost", message);
+    }
+
+    /// The session stream is no more, and so the call neither.
+    fn lost(&mut self, now: Instant, key: Key, cause: CloseCause, code: &'static str, message: &'static str) {
         let Some(client) = self.clients.get_mut(key) else { return };
         let Some(remote) = client.remote() else { return };
         if let Some(slot) = remote.slot() {
             self.slots.remove(&(remote.transceiver(), slot));
         }
         remote.lost();
-        let message = "The conversation was lost on the server's side; connect again.";
-        client.fail(now, CloseCause::TransceiverLost, "transceiver_lost", message, &mut self.io);
+        client.fail(now, cause, code, message, &mut self.io);
     }
 
     fn link_lost(&mut self, now: Instant, transceiver: TransceiverId) {

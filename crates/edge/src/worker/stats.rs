@@ -86,6 +86,8 @@ pub enum CloseCause {
     TransceiverLost,
     /// The transceiver asked for it.
     TransceiverClosed,
+    /// The client's messages came faster than the link to the transceiver took them.
+    Backlog,
     /// The ticket that brought it was used before, says the transceiver.
     TicketUsed,
     /// It lasted as long as its ticket grants.
@@ -95,7 +97,7 @@ pub enum CloseCause {
 }
 
 /// Every cause, in the order of the counters.
-const CAUSES: [CloseCause; 13] = [
+const CAUSES: [CloseCause; 14] = [
     CloseCause::Client(CloseReason::PeerClosed),
     CloseCause::Client(CloseReason::LocalClosed),
     CloseCause::Client(CloseReason::ConsentExpired),
@@ -106,6 +108,7 @@ const CAUSES: [CloseCause; 13] = [
     CloseCause::OpenFailed,
     CloseCause::TransceiverLost,
     CloseCause::TransceiverClosed,
+    CloseCause::Backlog,
     CloseCause::TicketUsed,
     CloseCause::TimeLimit,
     CloseCause::Draining,
@@ -113,7 +116,7 @@ const CAUSES: [CloseCause; 13] = [
 
 impl CloseCause {
     /// Every cause, in the order of the counters.
-    pub const ALL: [Self; 13] = CAUSES;
+    pub const ALL: [Self; 14] = CAUSES;
 
     /// The value of the metric's label `reason`, and what the transceiver is told.
     #[must_use]
@@ -124,6 +127,7 @@ impl CloseCause {
             Self::OpenFailed => "open_failed",
             Self::TransceiverLost => "transceiver_lost",
             Self::TransceiverClosed => "transceiver_closed",
+            Self::Backlog => "backlog",
             Self::TicketUsed => "ticket_used",
             Self::TimeLimit => "time_limit",
             Self::Draining => "draining",

@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use super::effective::Unfit;
+
 /// One `error` event in the making.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ApiError {
@@ -18,6 +20,12 @@ impl ApiError {
 
     fn of(self, param: &str) -> Self {
         Self { param: Some(param.to_owned()), ..self }
+    }
+
+    /// The same, for who asks before there is a session.
+    pub(crate) fn unfit(self) -> Unfit {
+        let Self { code, message, param } = self;
+        Unfit { code, message, param }
     }
 
     /// The text is no event at all.

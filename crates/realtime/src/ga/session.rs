@@ -13,10 +13,10 @@ use super::request::Terms;
 use super::response::Response;
 use super::settings::Settings;
 use crate::audio::AudioFormat;
-use crate::call::{Close, Command, CreateRefusal, Failure, Input, ModelSettings, RateLimit};
+use crate::call::{Close, Command, CreateRefusal, Failure, Input, ModelSettings, RateLimit, Waited};
 use crate::dialect::{Counters, Dialect};
 use crate::ids::Ids;
-use crate::limits::{Flood, MAX_UNKNOWN_TYPES, Verdict};
+use crate::limits::{Flood, MAX_UNKNOWN_TYPES, MAX_WAITING, Verdict};
 use crate::turn::TurnDetection;
 use crate::{Config, Intent, Transport};
 
@@ -52,6 +52,8 @@ pub struct Session {
     pub(super) rate_limits: Option<Vec<RateLimit>>,
     /// `event_id` of the client event whose commands are out: refusals name it.
     cause: Option<String>,
+    /// `event_id`s of those whose commands wait in the call, oldest first.
+    waiting: VecDeque<Option<String>>,
     flood: Flood,
     events: VecDeque<String>,
     pub(super) commands: VecDeque<Command>,
@@ -66,9 +68,7 @@ impl Session {
     pub fn new(now: Instant, config: &Config) -> Self {
         let mut ids = Ids::new(config.seed);
         let requested = read_requested(&config.requested);
-        let transcribes =
-            matches!(&requested, Ok(patch) if patch.get("type").is_some_and(|kind| kind == "transcription"));
-        let intent = if transcribes { Intent::Transcription } else { config.intent };
+        let intent = intended(requested.as_ref().ok(), config.intent);
         let mut settings = Settings::new(&ids.mint("sess_"), intent, config);
         let refused = requested.and_then(|patch| settings.patch(patch, false)).err();
         let mut session = Self {
@@ -89,6 +89,7 @@ impl Session {
             creating: None,
             rate_limits: None,
             cause: None,
+            waiting: VecDeque::new(),
             flood: Flood::default(),
             events: VecDeque::new(),
             commands: VecDeque::new(),
@@ -184,6 +185,25 @@ impl Session {
         self.closing = Some(Close { code, reason: reason.to_owned() });
     }
 
+    fn create_refused(&mut self, refusal: CreateRefusal) -> ApiError {
+        self.creating = None;
+        match refusal {
+            CreateRefusal::Active => ApiError::active_response(self.active_id().unwrap_or("unknown")),
+            CreateRefusal::Unsupported => ApiError::create_unsupported(&self.model),
+        }
+    }
+
+    /// What waited longest in the call had its turn: a refusal names the event that asked for it.
+    fn waited(&mut self, waited: Waited) {
+        let cause = self.waiting.pop_front().flatten();
+        let error = match waited {
+            Waited::Done => return,
+            Waited::CommitRefused => ApiError::commit_empty(),
+            Waited::CreateRefused(refusal) => self.create_refused(refusal),
+        };
+        self.emit_error(&error, cause.as_deref());
+    }
+
     /// Answers the client event whose command could not be done.
     fn refuse(&mut self, error: &ApiError) {
         let cause = self.cause.take();
@@ -268,13 +288,15 @@ impl Dialect for Session {
             Input::RateLimits(limits) => self.rate_limits(limits),
             Input::ModelFailed(failure) => self.model_failed(failure),
             Input::CreateRefused(refusal) => {
-                self.creating = None;
-                let error = match refusal {
-                    CreateRefusal::Active => ApiError::active_response(self.active_id().unwrap_or("unknown")),
-                    CreateRefusal::Unsupported => ApiError::create_unsupported(&self.model),
-                };
+                let error = self.create_refused(refusal);
                 self.refuse(&error);
             }
+            Input::RequestWaits => {
+                if self.waiting.len() < MAX_WAITING {
+                    self.waiting.push_back(self.cause.take());
+                }
+            }
+            Input::Waited(waited) => self.waited(waited),
             Input::CancelRefused => self.refuse(&ApiError::cancel_not_active()),
             Input::CommitRefused => self.refuse(&ApiError::commit_empty()),
             Input::AppendRefused => {
@@ -332,8 +354,14 @@ impl Dialect for Session {
     }
 }
 
+/// What the session is for: the first patch may say it.
+pub(super) fn intended(requested: Option<&Map<String, Value>>, intent: Intent) -> Intent {
+    let kind = requested.and_then(|patch| patch.get("type"));
+    if kind.is_some_and(|kind| kind == "transcription") { Intent::Transcription } else { intent }
+}
+
 /// The first patch, if there is one.
-fn read_requested(requested: &str) -> Result<Map<String, Value>, ApiError> {
+pub(super) fn read_requested(requested: &str) -> Result<Map<String, Value>, ApiError> {
     if requested.is_empty() {
         return Ok(Map::new());
     }

@@ -12,5 +12,6 @@ mod interop;
 mod offers;
 mod redacted;
 mod renew;
+mod rules;
 mod sctp;
 mod transport;

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use realtime::{AudioFormat, Command, CreateRefusal, Dialect, Input, ModelSettings};
+use realtime::{AudioFormat, Command, CreateRefusal, Dialect, Input, ModelSettings, Waited};
 use voice::g711::Law;
-use voice::{BackendInput, ResponseId, SampleFormat, Stream, StreamOutput, TurnTiming};
+use voice::{Asked, BackendInput, ResponseId, SampleFormat, Stream, StreamOutput, StreamStats, TurnTiming};
 
 use super::dialogue::{MAX_BACKEND_OUTPUTS, MAX_TIMINGS};
 use super::words::{self, input_of, turn_config};
@@ -17,6 +17,8 @@ pub(super) struct Streamed {
     stream: Stream,
     backend: Box<dyn Backend>,
     timings: VecDeque<TurnTiming>,
+    /// From a request for a response to the first of it, like timings.
+    first_deltas: VecDeque<Duration>,
     pub(super) recorder: Recorder,
     /// The backend had more to say than one go takes.
     unfinished: Option<Instant>,
@@ -32,8 +34,8 @@ const MAX_ITEMS: usize = 8;
 impl Streamed {
     pub(super) fn new(now: Instant, config: voice::Config, backend: Box<dyn Backend>) -> Self {
         let (stream, recorder) = (Stream::new(now, config), Recorder::new(now));
-        let (timings, items) = (VecDeque::new(), VecDeque::new());
-        Self { stream, backend, timings, recorder, unfinished: None, connected: false, items }
+        let (timings, first_deltas, items) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
+        Self { stream, backend, timings, first_deltas, recorder, unfinished: None, connected: false, items }
     }
 
     pub(super) fn set_judge(&mut self, judge: Box<dyn voice::Judge>) {
@@ -57,6 +59,14 @@ impl Streamed {
 
     pub(super) fn poll_timing(&mut self) -> Option<TurnTiming> {
         self.timings.pop_front()
+    }
+
+    pub(super) fn poll_first_delta(&mut self) -> Option<Duration> {
+        self.first_deltas.pop_front()
+    }
+
+    pub(super) fn stats(&self) -> StreamStats {
+        self.stream.stats()
     }
 
     /// Whose turn it is.
@@ -122,8 +132,17 @@ impl Streamed {
                 api.handle(Input::ResponseAudio { response: response.0, data });
                 self.note_item(response, api);
             }
-            StreamOutput::CommitRefused => api.handle(Input::CommitRefused),
-            StreamOutput::CreateRefused => api.handle(Input::CreateRefused(CreateRefusal::Active)),
+            StreamOutput::Waited(waited) => api.handle(Input::Waited(match waited {
+                voice::Waited::Done => Waited::Done,
+                voice::Waited::CommitRefused => Waited::CommitRefused,
+                voice::Waited::CreateRefused => Waited::CreateRefused(CreateRefusal::Active),
+            })),
+            StreamOutput::FirstDelta { after } => {
+                if self.first_deltas.len() == MAX_TIMINGS {
+                    self.first_deltas.pop_front();
+                }
+                self.first_deltas.push_back(after);
+            }
             StreamOutput::Timing(timing) => {
                 self.recorder.timing(timing);
                 if self.timings.len() == MAX_TIMINGS {
@@ -162,9 +181,8 @@ impl Streamed {
             Command::UpdateTurn(turn) => self.stream.set_turn(now, turn_config(turn)),
             Command::UpdateModel(model) => self.set_model(*model),
             Command::CreateResponse(request) => {
-                if !self.stream.create_response_as(now, words::request(*request)) {
-                    api.handle(Input::CreateRefused(CreateRefusal::Active));
-                }
+                let created = self.stream.create_response_as(now, words::request(*request));
+                answer(created, Input::CreateRefused(CreateRefusal::Active), api);
             }
             Command::Cancel => {
                 if !self.stream.cancel(now) {
@@ -177,11 +195,7 @@ impl Streamed {
                 }
                 self.stream.append(now, samples(format), &data);
             }
-            Command::CommitInput => {
-                if !self.stream.commit(now) {
-                    api.handle(Input::CommitRefused);
-                }
-            }
+            Command::CommitInput => answer(self.stream.commit(now), Input::CommitRefused, api),
             Command::ClearInput => self.stream.clear_input(now),
             Command::AddItem(item) => self.backend.handle(words::item(*item)),
             Command::TruncateItem { item: id, audio_end_ms, transcript: text } => {
@@ -202,6 +216,15 @@ impl Streamed {
         if let Some((response, _)) = self.items.iter().find(|(_, name)| name == item) {
             self.stream.truncated(now, *response, audio_end_ms);
         }
+    }
+}
+
+/// Tells the API what became of the request that it passed on last.
+fn answer(asked: Asked, refused: Input, api: &mut realtime::Session) {
+    match asked {
+        Asked::Done => {}
+        Asked::Waits => api.handle(Input::RequestWaits),
+        Asked::Refused => api.handle(refused),
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 use link::datagram::{Codec, MediaUp};
 use link::ids::Slot;
 use link::proto::{
-    ChannelMessage, ChannelOpened, Closed, EdgeMessage, OpenRequest, TransceiverMessage, edge_message,
+    ChannelMessage, ChannelOpened, Close, Closed, EdgeMessage, OpenRequest, TransceiverMessage, edge_message,
     transceiver_message,
 };
 use realtime::Dialect;
@@ -63,6 +63,18 @@ fn the_backend_is_told_once_that_the_session_is_over_whoever_ends_it() {
         let ended = std::iter::from_fn(|| call.poll_output()).filter(|output| *output == CallOutput::Ended).count();
         assert_eq!(ended, 1);
     }
+}
+
+#[test]
+fn a_call_that_ends_because_this_side_stops_may_come_again() {
+    let now = Instant::now();
+    let (mut call, _) = spied(now);
+    call.close("transceiver stopping");
+    let close = std::iter::from_fn(|| call.poll_output()).find_map(|output| match output {
+        CallOutput::Message(TransceiverMessage { kind: Some(transceiver_message::Kind::Close(close)) }) => Some(close),
+        _ => None,
+    });
+    assert_eq!(close, Some(Close { code: 1012, reason: "transceiver stopping".to_owned() }));
 }
 
 #[test]

@@ -69,7 +69,26 @@ impl Published {
         ] {
             counter!("fronthaul_transceiver_discards_total", "reason" => reason).absolute(discarded);
         }
+        let mut streams = [0_u64; 8];
+        for worker in workers() {
+            for (at, sum) in streams.iter_mut().enumerate() {
+                *sum += worker.read(|counts| &counts.stream[at]);
+            }
+        }
+        publish_streams(streams);
     }
+}
+
+/// Of clients whose audio travels in events: [`voice::StreamStats::values`].
+fn publish_streams([input, reply, refused, manual, orphans, clips, interruptions, interrupted_us]: [u64; 8]) {
+    for (kind, samples) in [("input", input), ("manual_turn", manual), ("reply", reply)] {
+        counter!("fronthaul_transceiver_stream_dropped_ms_total", "kind" => kind).absolute(samples / 48);
+    }
+    for (reason, pieces) in [("refused", refused), ("orphan", orphans), ("clip", clips)] {
+        counter!("fronthaul_transceiver_stream_discards_total", "reason" => reason).absolute(pieces);
+    }
+    counter!("fronthaul_transceiver_stream_interruptions_total").absolute(interruptions);
+    counter!("fronthaul_transceiver_stream_interrupted_ms_total").absolute(interrupted_us / 1000);
 }
 
 fn describe() {
@@ -87,6 +106,24 @@ fn describe() {
     describe_counter!("fronthaul_transceiver_odd_audio_total", "Audio that cannot be what it is said to be, by kind");
     describe_counter!("fronthaul_transceiver_calls_ended_total", "Calls that are over, by reason");
     describe_counter!("fronthaul_transceiver_discards_total", "Frames, messages and streams dropped, by reason");
+    describe_counter!(
+        "fronthaul_transceiver_stream_dropped_ms_total",
+        "Audio of WebSocket sessions without room, by kind"
+    );
+    describe_counter!(
+        "fronthaul_transceiver_stream_discards_total",
+        "What backends of WebSocket sessions gave and nobody got, by reason"
+    );
+    describe_counter!(
+        "fronthaul_transceiver_stream_interruptions_total",
+        "Times that a client of a WebSocket had nothing to play of a reply that went on"
+    );
+    describe_counter!("fronthaul_transceiver_stream_interrupted_ms_total", "How long that was, in all");
+    describe_histogram!(
+        "fronthaul_transceiver_first_delta_seconds",
+        metrics::Unit::Seconds,
+        "From the request for a response to the first delta of it, over WebSocket"
+    );
     describe_histogram!(
         "fronthaul_turn_seconds",
         metrics::Unit::Seconds,

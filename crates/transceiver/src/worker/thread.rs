@@ -168,6 +168,9 @@ impl Shell {
         for timing in std::iter::from_fn(|| self.worker.poll_timing()) {
             measure(&timing);
         }
+        for first_delta in std::iter::from_fn(|| self.worker.poll_first_delta()) {
+            metrics::histogram!("fronthaul_transceiver_first_delta_seconds").record(first_delta);
+        }
         while let Some(left) = self.worker.poll_record() {
             self.tell(left);
         }
@@ -207,6 +210,9 @@ impl Shell {
             (&counts.ignored, totals.ignored),
             (&counts.repeated, totals.repeated),
         ] {
+            count.store(value, Ordering::Relaxed);
+        }
+        for (count, value) in counts.stream.iter().zip(totals.stream.values()) {
             count.store(value, Ordering::Relaxed);
         }
     }

@@ -226,7 +226,7 @@ impl Stream {
                 // A minute of nothing: the turn begins again.
                 self.open_turn(end);
             }
-            self.stats.manual_overflow += pcm.len() as u64;
+            self.stats.manual_overflow += pcm.len() as u64 * 48_000 / u64::from(self.config.backend_rate);
             return;
         }
         if self.turns.is_semantic() {

@@ -15,6 +15,11 @@ use crate::types::{Balance, Event, FlushReason, Utterance};
 #[derive(Debug)]
 pub(super) struct Generation {
     pub(super) response: ResponseId,
+    asked: Instant,
+    /// Nothing of it left yet.
+    unheard: bool,
+    /// Times that the client had played all of it there was.
+    underruns: u32,
     /// Without audio until then it is given up.
     due: Instant,
     /// Its first audio came.
@@ -35,6 +40,7 @@ pub(super) struct Played {
     response: ResponseId,
     generated: u64,
     sent: u64,
+    underruns: u32,
     /// When the client has played all of it.
     until: Instant,
     cut: Option<Cut>,
@@ -86,8 +92,12 @@ impl Stream {
             }
             BackendOutput::Backchannel { .. } => self.stats.clips_dropped += 1,
             BackendOutput::Text { response, delta, .. } => {
-                if self.making(now, response).is_some() {
+                if let Some(generation) = self.making(now, response) {
+                    let first = generation.text_only;
                     self.event(Event::ResponseText { response, delta });
+                    if first {
+                        self.first_delta(now);
+                    }
                 }
             }
             BackendOutput::Usage { response, usage } => {
@@ -144,6 +154,9 @@ impl Stream {
         self.idle_at = None;
         self.generation = Some(Generation {
             response,
+            asked: now,
+            unheard: true,
+            underruns: 0,
             due: self.patience(now),
             began: false,
             text_only: request.text_only,
@@ -164,6 +177,14 @@ impl Stream {
             let before = generation.outlet.sent;
             let Some(data) = generation.outlet.next(self.format, self.playing.left(now)) else { break };
             let (response, samples) = (generation.response, generation.outlet.sent - before);
+            // Of what left before nothing was to be played any more.
+            let dry = self.playing.until().filter(|until| before > 0 && *until < now);
+            if let Some(dry) = dry {
+                generation.underruns += 1;
+                let us = now.saturating_duration_since(dry).as_micros();
+                self.stats.interruptions += 1;
+                self.stats.interrupted_us += u64::try_from(us).unwrap_or(u64::MAX);
+            }
             self.playing.sent(now, self.ear.end(), samples);
             if before == 0 {
                 self.event(Event::PlayoutStarted { response });
@@ -173,6 +194,7 @@ impl Stream {
                 }
             }
             self.out.push_back(StreamOutput::Audio { response, data });
+            self.first_delta(now);
         }
         if let Some(generation) = self.generation.take_if(|generation| generation.outlet.is_over()) {
             let (response, generated) = (generation.response, generation.outlet.generated);
@@ -183,6 +205,16 @@ impl Stream {
             self.leave(now, generation);
         }
         self.expire_played(now);
+    }
+
+    /// Something of the response left for the client.
+    fn first_delta(&mut self, now: Instant) {
+        if let Some(generation) = &mut self.generation
+            && std::mem::take(&mut generation.unheard)
+        {
+            let after = now.saturating_duration_since(generation.asked);
+            self.out.push_back(StreamOutput::FirstDelta { after });
+        }
     }
 
     /// Something could leave now, but for the pace of one go.
@@ -325,13 +357,13 @@ impl Stream {
 
     /// Nothing more of a response is sent; the client plays what it has.
     fn leave(&mut self, now: Instant, generation: Generation) {
-        let Generation { response, outlet: Outlet { generated, sent, .. }, truncated, .. } = generation;
+        let Generation { response, outlet: Outlet { generated, sent, .. }, truncated, underruns, .. } = generation;
         self.timing.take_if(|timing| timing.response == response);
         let until = self.playing.until().filter(|_| sent > 0).unwrap_or(now).max(now);
         let cut = truncated.map(|played_end| Cut { due: now, played_end, heard_at: None });
         // Nothing is to be played of what never left.
         let cut = cut.or_else(|| (sent == 0).then_some(Cut { due: now, played_end: 0, heard_at: None }));
-        self.played.push_back(Played { response, generated, sent, until, cut });
+        self.played.push_back(Played { response, generated, sent, underruns, until, cut });
         let idle = self.config.turn.server_vad.as_ref().and_then(|vad| vad.idle_timeout_ms);
         self.idle_at = idle.map(|ms| until + Duration::from_millis(u64::from(ms)));
     }
@@ -349,7 +381,7 @@ impl Stream {
 
     /// The backend's context ends where the user's does.
     fn over(&mut self, played: &Played) {
-        let Played { response, generated, sent, .. } = *played;
+        let Played { response, generated, sent, underruns, .. } = *played;
         let (samples, heard_at) = played.cut.map_or((sent, None), |cut| (cut.played_end, cut.heard_at));
         match played.cut {
             Some(_) if sent > 0 => self.event(Event::PlayoutCleared { response, played_end: samples }),
@@ -357,8 +389,8 @@ impl Stream {
             Some(_) => {}
         }
         self.backend(BackendInput::Played { response, samples, heard_at });
-        let (underruns, preroll_us) = (0, 0);
-        let balance = Balance { response, generated, sent, played_end: samples, heard_at, underruns, preroll_us };
+        let played_end = samples;
+        let balance = Balance { response, generated, sent, played_end, heard_at, underruns, preroll_us: 0 };
         self.event(Event::ReplyOver(balance));
     }
 

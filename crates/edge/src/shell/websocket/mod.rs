@@ -11,7 +11,7 @@ mod session;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use daemon::{Lifecycle, Metrics, Phase};
 use hyper_util::rt::TokioIo;
@@ -83,6 +83,7 @@ async fn serve(start: Start) -> std::io::Result<()> {
 /// One client, to its end.
 async fn attend(shared: Arc<Shared>, links: Rc<Links>, joining: Joining) {
     let Joining { upgrade, wanted, place } = joining;
+    let began = Instant::now();
     let Ok(Ok(upgraded)) = timeout(UPGRADE, upgrade).await else {
         return shared.websockets.count(Reason::Lost);
     };
@@ -114,4 +115,5 @@ async fn attend(shared: Arc<Shared>, links: Rc<Links>, joining: Joining) {
     };
     drop(place);
     shared.websockets.count(reason);
+    metrics::histogram!("fronthaul_edge_websocket_seconds", "reason" => reason.label()).record(began.elapsed());
 }

@@ -113,7 +113,11 @@ impl Talk<'_> {
     fn push(&self, event: String) -> Result<(), Ending> {
         let mut outbox = self.outbox.borrow_mut();
         let before = outbox.bytes();
-        outbox.push(event).map_err(|_| Ending::of(Reason::SlowReader))?;
+        let length = event.len();
+        outbox.push(event).map_err(|_| {
+            self.sockets.drop_events(1, length);
+            Ending::of(Reason::SlowReader)
+        })?;
         self.sockets.queued_more(outbox.bytes() - before);
         self.filled.notify_one();
         Ok(())
@@ -130,7 +134,9 @@ impl Talk<'_> {
 
 impl Drop for Talk<'_> {
     fn drop(&mut self) {
-        self.sockets.queued_less(self.outbox.get_mut().bytes());
+        let outbox = self.outbox.get_mut();
+        self.sockets.queued_less(outbox.bytes());
+        self.sockets.drop_events(outbox.len(), outbox.bytes());
     }
 }
 
@@ -395,6 +401,9 @@ mod tests {
             }
             assert_eq!(rig.over.await.unwrap(), Reason::SlowReader);
             assert_eq!(sockets.queued(), 0);
+            // Three fit beside each other's 64 bytes, a fourth is being sent, the next had no room.
+            let [events, bytes] = sockets.dropped();
+            assert!((4..=5).contains(&events) && bytes >= events << 20, "{events} {bytes}");
         });
     }
 
