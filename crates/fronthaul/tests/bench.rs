@@ -133,7 +133,8 @@ fn a_step_that_cannot_be_set_up_ends_the_sweep_with_what_it_has_and_says_why() {
         // A machine that is busy with other things may not serve two well: then nobody asked for four.
         if points.iter().all(|point| point["frame_stable"] == true) {
             let reason = report["ended"].as_str().unwrap();
-            assert!(reason.contains("4 calls did not come about: caller 3"), "{reason}");
+            // Whichever of the two that are set up at once comes last.
+            assert!(reason.contains("4 calls did not come about: caller "), "{reason}");
             assert_eq!(report["sessions"], 2, "{report:#}");
         }
     }

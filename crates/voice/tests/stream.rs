@@ -337,7 +337,7 @@ fn a_manual_turn_is_what_was_appended_between_two_commits() {
     assert_eq!(bench.stream.create_response(bench.now), Asked::Refused, "one is asked for");
     bench.pass(500);
     assert_eq!(bench.log, ["committed", "created", "speaks", "plays", "audio", "done"]);
-    assert!(bench.heard.len().abs_diff(16_000) < 32, "{}", bench.heard.len());
+    assert!(bench.heard.len().abs_diff(16_000) <= 32, "{}", bench.heard.len());
     assert_eq!(bench.stream.commit(bench.now), Asked::Refused);
     // What is cleared is in no item.
     bench.append(&speech(2000, 2));
@@ -476,7 +476,8 @@ fn a_client_with_nothing_left_to_play_of_a_reply_that_goes_on_is_an_interruption
     bench.pass(1600);
     bench.give(ResponseId(1), vec![300; 16_000]);
     bench.drain();
-    let interrupted = StreamStats { interruptions: 1, interrupted_us: 500_000, ..StreamStats::default() };
+    // The resampler holds 2 ms until more comes.
+    let interrupted = StreamStats { interruptions: 1, interrupted_us: 502_000, ..StreamStats::default() };
     assert_eq!(bench.stream.stats(), interrupted);
     bench.stream.handle_backend(bench.now, BackendOutput::ResponseDone { response: ResponseId(1) });
     bench.drain();

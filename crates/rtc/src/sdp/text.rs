@@ -138,11 +138,15 @@ fn media_line(line: usize, value: &str) -> Result<Media<'_>, OfferError> {
     let kind = fields.next().ok_or_else(|| malformed("is empty"))?;
     let port = fields.next().ok_or_else(|| malformed("names no port"))?;
     let (port, _) = port.split_once('/').unwrap_or((port, ""));
-    let port = port.parse().map_err(|_| malformed("has a port that is not a number from 0 to 65535"))?;
+    let port: u16 = port.parse().map_err(|_| malformed("has a port that is not a number from 0 to 65535"))?;
     let protocol = fields.next().ok_or_else(|| malformed("names no protocol"))?;
-    let formats: Vec<_> = fields.collect();
+    let mut formats: Vec<_> = fields.collect();
     if formats.is_empty() {
-        return Err(malformed("names no format"));
+        // Some stacks have none left to say of what was rejected; the answer says one again, as the grammar wants it.
+        if port != 0 {
+            return Err(malformed("names no format"));
+        }
+        formats.push("0");
     }
     Ok(Media { line, kind, port, protocol, formats, mid: None, attributes: Vec::new() })
 }

@@ -67,3 +67,12 @@ fn the_clients_limit_of_a_message_is_its_own_and_ours_is_256_kib() {
         assert!(has(&accepted.answer, "a=max-message-size:262144"));
     }
 }
+
+/// str0m's later offers repeat a rejected section without its formats (RFC 8866 §5.14 wants one).
+#[test]
+fn a_rejected_section_needs_no_format() {
+    let offer = format!("{AUDIO}m=video 0 UDP/TLS/RTP/SAVPF\na=mid:v\na=inactive\n");
+    assert!(has(&accept(&offer).answer, "m=video 0 UDP/TLS/RTP/SAVPF 0"));
+    let live = offer.replace("m=video 0", "m=video 9");
+    assert!(Offer::parse(&live).unwrap_err().to_string().contains("names no format"));
+}

@@ -98,7 +98,7 @@ async fn empty_and_huge_bodies_are_refused() {
 async fn a_body_that_does_not_end_is_given_up() {
     let silent = tokio_stream::pending::<std::io::Result<axum::body::Bytes>>();
     let request = Request::builder().header("content-type", "application/sdp").body(Body::from_stream(silent)).unwrap();
-    let refused = super::body::read_within(Duration::from_millis(10), request).await.unwrap_err();
+    let refused = crate::signaling::body::read_within(Duration::from_millis(10), request).await.unwrap_err();
     assert_eq!((refused.status, refused.code), (StatusCode::REQUEST_TIMEOUT, "request_timeout"));
 }
 
