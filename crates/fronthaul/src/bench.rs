@@ -263,7 +263,7 @@ async fn measure(command: BenchCommand) -> anyhow::Result<()> {
             anyhow::ensure!(told.transceivers > 0, "--transceivers 0 leads nowhere; choose 1 or more");
             match options.sweep.sweep {
                 Some(most) => {
-                    let most = most.unwrap_or(EDGE_SEATS.min(told.transceivers * bench::TRANSCEIVER_SEATS));
+                    let most = most.unwrap_or_else(|| EDGE_SEATS.min(told.transceivers * bench::TRANSCEIVER_SEATS));
                     swept(&options.sweep, &bench::sweep(&told, most, true).await?)
                 }
                 None => print(&bench::path(&told).await?, options.sweep.common.json),

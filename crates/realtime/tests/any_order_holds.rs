@@ -226,7 +226,7 @@ fn run(seed: u64, transport: Transport, intent: Intent) -> usize {
                     let waited = [Waited::Done, Waited::CommitRefused, Waited::CreateRefused(CreateRefusal::Active)];
                     waited
                         .into_iter()
-                        .take(dice.below(4) as usize)
+                        .take(usize::try_from(dice.below(4)).unwrap())
                         .for_each(|waited| session.handle(Input::Waited(waited)));
                 }
                 (Command::AppendInput { .. }, 0) => session.handle(Input::AppendRefused),

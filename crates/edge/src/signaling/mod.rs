@@ -239,7 +239,7 @@ async fn end(State(shared): State<Arc<Shared>>, id: CallId, request: Request) ->
         Ok(StatusCode::OK)
     } else {
         // Whoever guesses pays as who calls.
-        change::pay(&shared, &request).and(Err(no_such_call(&id)))
+        change::pay(&shared, &request).and_then(|()| Err(no_such_call(&id)))
     }
 }
 

@@ -109,7 +109,7 @@ pub(super) async fn offer(
         ..CreateCall::default()
     };
     let created = create_call(&shared, Instant::now(), net::clock::unix_seconds(), &mut rand::rng(), call)?;
-    tracing::info!(call = %created.id, instead = known.map(|former| tracing::field::display(former)), "call answered");
+    tracing::info!(call = %created.id, instead = known.map(tracing::field::display), "call answered");
     Ok(answer(created.id, &created.answer))
 }
 

@@ -315,7 +315,6 @@ fn low_grains(grains: u64) -> u16 {
 }
 
 /// A label in 8 bits: labels rise, so the two that there are at a time are told apart. 0 is nothing that anyone asks for.
-#[expect(clippy::cast_possible_truncation, reason = "at most 255")]
 fn mark(label: u32) -> u8 {
     if label == 0 { 0 } else { (label % 255) as u8 + 1 }
 }
