@@ -145,6 +145,23 @@ fn a_refusal_of_what_waited_names_the_event_that_asked_for_it_whatever_came_sinc
 }
 
 #[test]
+fn a_response_that_is_asked_for_behind_audio_keeps_its_terms_for_itself() {
+    let mut session = opened();
+    send(&mut session, r#"{"type":"response.create","response":{"metadata":{"of":"mine"}}}"#);
+    feed(&mut session, [Input::RequestWaits]);
+    // A second one is refused and takes nothing away.
+    send(&mut session, r#"{"type":"response.create","response":{"metadata":{"of":"another"}}}"#);
+    let refused = feed(&mut session, [Input::CreateRefused(CreateRefusal::Active)]);
+    assert_eq!(only_error(&refused)["code"], "conversation_already_has_active_response");
+    // The audio was a turn, which is answered first.
+    let answer = feed(&mut session, [Input::ResponseCreated { response: 1 }]);
+    assert!(answer[0]["response"]["metadata"].is_null(), "{answer:?}");
+    feed(&mut session, [Input::ResponseDone { response: 1 }]);
+    let asked = feed(&mut session, [Input::Waited(Waited::Done), Input::ResponseCreated { response: 2 }]);
+    assert_eq!(asked[0]["response"]["metadata"], json!({"of": "mine"}), "{asked:?}");
+}
+
+#[test]
 fn buffer_events_become_commands() {
     let mut session = opened();
     let seen = send(&mut session, r#"{"type":"input_audio_buffer.clear"}"#);

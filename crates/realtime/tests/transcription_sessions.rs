@@ -93,6 +93,22 @@ fn words_that_come_late_are_in_the_item_that_is_retrieved() {
 }
 
 #[test]
+fn words_of_a_turn_that_the_client_commits_may_come_before_the_commit() {
+    let mut session = transcribing();
+    events(&mut session);
+    assert!(feed(&mut session, [words(1, "yes"), all(1, "Yes.")]).is_empty(), "the client knows no item yet");
+    let seen = feed(&mut session, [Input::Committed { turn: 1 }]);
+    let told = [
+        "input_audio_buffer.committed",
+        "conversation.item.added",
+        "conversation.item.done",
+        "conversation.item.input_audio_transcription.delta",
+        "conversation.item.input_audio_transcription.completed",
+    ];
+    assert_eq!(names(&seen), told);
+}
+
+#[test]
 fn words_nobody_asked_for_are_not_told() {
     let mut session = opened();
     let seen = feed(&mut session, spoken(1).into_iter().chain([words(1, "yes"), all(1, "Yes.")]));

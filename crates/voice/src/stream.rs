@@ -331,8 +331,11 @@ impl Stream {
             }
             Some(Step::Clear) => self.clear_heard(),
             Some(Step::Turn(turn)) => self.use_turn(now, turn),
+            Some(Step::Respond(_)) if self.generation.is_some() => waited = Some(Waited::CreateRefused),
             Some(Step::Respond(request)) => {
-                waited = Some(self.respond(now, request).map_or(Waited::CreateRefused, |_| Waited::Done));
+                // Told before the response is, which is thereby known to be the one that was asked for.
+                self.out.push_back(StreamOutput::Waited(Waited::Done));
+                self.respond(now, request);
             }
             None => {}
         }

@@ -381,6 +381,43 @@ fn silence_behind_a_played_reply_is_answered_after_the_idle_timeout() {
 }
 
 #[test]
+fn the_idle_timeout_counts_from_where_the_client_cut_a_reply() {
+    let mut bench = Bench::vad(ServerVad { idle_timeout_ms: Some(2000), ..ServerVad::default() });
+    bench.silent = true;
+    bench.stream.create_response(bench.now);
+    bench.give(ResponseId(1), vec![300; 8 * 16_000]);
+    bench.drain();
+    bench.live(&silence(500), 20);
+    assert!(bench.stream.cancel(bench.now));
+    bench.stream.truncated(bench.now, ResponseId(1), 400);
+    bench.drain();
+    let idle = |bench: &Bench| bench.log.iter().any(|name| name.starts_with("idle"));
+    bench.live(&silence(1900), 20);
+    assert!(!idle(&bench), "{:?}", bench.log);
+    bench.live(&silence(300), 20);
+    assert!(idle(&bench), "{:?}", bench.log);
+}
+
+#[test]
+fn the_idle_timeout_counts_from_what_plays_also_behind_a_response_without_sound() {
+    let mut bench = Bench::vad(ServerVad { idle_timeout_ms: Some(2000), ..ServerVad::default() });
+    bench.silent = true;
+    bench.stream.create_response(bench.now);
+    bench.give(ResponseId(1), vec![300; 4 * 16_000]);
+    bench.stream.handle_backend(bench.now, BackendOutput::ResponseDone { response: ResponseId(1) });
+    bench.drain();
+    bench.live(&silence(500), 20);
+    bench.stream.create_response(bench.now);
+    bench.stream.handle_backend(bench.now, BackendOutput::ResponseDone { response: ResponseId(2) });
+    bench.drain();
+    let idle = |bench: &Bench| bench.log.iter().any(|name| name.starts_with("idle"));
+    bench.live(&silence(5300), 20);
+    assert!(!idle(&bench), "{:?}", bench.log);
+    bench.live(&silence(500), 20);
+    assert!(idle(&bench), "{:?}", bench.log);
+}
+
+#[test]
 fn a_client_that_stops_appending_within_its_turn_is_answered_in_the_end() {
     let mut bench = Bench::new(Config::default());
     bench.live(&[silence(600), speech(1000, 1)].concat(), 20);

@@ -4,6 +4,9 @@ use crate::corpus::Corpus;
 use crate::figure::{Figure, held, mean, percentile};
 use crate::uplink::{Waits, deliver, disordered, encode};
 
+/// Samples of one stream, at 16 kHz: 9 minutes, which are less than the longest turn.
+const MOST: usize = 9 * 60 * 16_000;
+
 /// The longest that a sample of `prompts` prompts waited in repair, and what was made up of them.
 pub(crate) fn measure(corpus: &Corpus, prompts: usize) -> anyhow::Result<Vec<Figure>> {
     let (mut waited, mut concealed, mut packets) = (0, 0, 0);
@@ -44,7 +47,8 @@ fn repaired(
     answer_ms: Option<u64>,
     overtaken: bool,
 ) -> anyhow::Result<Vec<Figure>> {
-    let speech: Vec<i16> = corpus.speech().take(prompts).flat_map(|clip| clip.pcm.iter().copied()).collect();
+    let clips = corpus.speech().take(prompts);
+    let speech: Vec<i16> = clips.flat_map(|clip| clip.pcm.iter().copied()).take(MOST).collect();
     let Waits { mut waited_ms, stats, missing } = disordered(&encode(&speech, 5)?, answer_ms, overtaken)?;
     let added = mean(&waited_ms);
     let longest = percentile(&mut waited_ms, 1.0);

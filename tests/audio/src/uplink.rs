@@ -110,8 +110,8 @@ pub(crate) fn disordered(packets: &[Vec<u8>], answer_ms: Option<u64>, overtaken:
     let mut config = Config::default();
     config.turn.server_vad = None;
     config.repair.nack = answer_ms.is_some();
-    // All of it is one turn.
-    config.max_turn_ms = 3_600_000;
+    // All of it is one turn, the longest that there is.
+    config.max_turn_ms = 600_000;
     let mut conversation = Conversation::new(start, config);
     if let Some(answer_ms) = answer_ms {
         let client = ClientView {

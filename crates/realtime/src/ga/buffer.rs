@@ -103,10 +103,8 @@ impl Session {
 
     /// More of the user's words. Clients know the item only once it exists: until then they wait.
     pub(super) fn user_transcript(&mut self, turn: u64, delta: &str) {
-        let Some(heard) = self.heard.iter_mut().find(|heard| heard.turn == turn) else {
-            self.counters.stale_inputs += 1;
-            return;
-        };
+        let Some(index) = self.heard_of(turn) else { return };
+        let heard = &mut self.heard[index];
         if escaped_len(delta) > MAX_EARLY_BYTES {
             self.counters.overflows += 1;
         } else if heard.committed {
@@ -121,10 +119,7 @@ impl Session {
 
     /// The user's words are complete, or not to be had.
     pub(super) fn user_transcript_over(&mut self, turn: u64, over: Result<String, String>) {
-        let Some(index) = self.heard.iter().position(|heard| heard.turn == turn) else {
-            self.counters.stale_inputs += 1;
-            return;
-        };
+        let Some(index) = self.heard_of(turn) else { return };
         let over = match over {
             Ok(words) if escaped_len(&words) > MAX_TRANSCRIPT_BYTES => Err("The transcript is too long.".to_owned()),
             over => over,
@@ -183,8 +178,20 @@ impl Session {
             let item = self.ids.mint("item_");
             let (early, over) = (String::new(), None);
             self.heard.push_back(Heard { turn, item, start_ms: 0, end_ms: 0, committed: false, early, over });
+            self.latest_turn = self.latest_turn.max(turn);
             self.heard.len() - 1
         });
         &mut self.heard[index]
+    }
+
+    /// The stretch that words belong to. A later one than any that is known begins with them: where the client says when a turn is
+    /// over, nothing else tells of it before its commit.
+    fn heard_of(&mut self, turn: u64) -> Option<usize> {
+        if turn > self.latest_turn {
+            self.heard(turn);
+        }
+        let index = self.heard.iter().position(|heard| heard.turn == turn);
+        self.counters.stale_inputs += u64::from(index.is_none());
+        index
     }
 }

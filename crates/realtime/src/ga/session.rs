@@ -39,6 +39,8 @@ pub struct Session {
     end: (Instant, String),
     /// Speech whose item or words are still to come, oldest first.
     pub(super) heard: VecDeque<Heard>,
+    /// The latest stretch that is known.
+    pub(super) latest_turn: u64,
     /// Oldest first; at most one is being made.
     pub(super) responses: VecDeque<Response>,
     pub(super) items: Items,
@@ -52,8 +54,8 @@ pub struct Session {
     pub(super) rate_limits: Option<Vec<RateLimit>>,
     /// `event_id` of the client event whose commands are out: refusals name it.
     cause: Option<String>,
-    /// `event_id`s of those whose commands wait in the call, oldest first.
-    waiting: VecDeque<Option<String>>,
+    /// Client events whose commands wait in the call, oldest first: `event_id`, and the terms of a response.
+    waiting: VecDeque<(Option<String>, Option<Terms>)>,
     flood: Flood,
     events: VecDeque<String>,
     pub(super) commands: VecDeque<Command>,
@@ -81,6 +83,7 @@ impl Session {
             created_at: config.created_at,
             end: (now + config.lifetime, spelled(config.lifetime.as_secs())),
             heard: VecDeque::new(),
+            latest_turn: 0,
             responses: VecDeque::new(),
             items: Items::default(),
             audio_began: false,
@@ -195,9 +198,13 @@ impl Session {
 
     /// What waited longest in the call had its turn: a refusal names the event that asked for it.
     fn waited(&mut self, waited: Waited) {
-        let cause = self.waiting.pop_front().flatten();
+        let (cause, terms) = self.waiting.pop_front().unwrap_or_default();
         let error = match waited {
-            Waited::Done => return,
+            Waited::Done => {
+                // Its response is told of next.
+                self.creating = terms.or(self.creating.take());
+                return;
+            }
             Waited::CommitRefused => ApiError::commit_empty(),
             Waited::CreateRefused(refusal) => self.create_refused(refusal),
         };
@@ -293,7 +300,8 @@ impl Dialect for Session {
             }
             Input::RequestWaits => {
                 if self.waiting.len() < MAX_WAITING {
-                    self.waiting.push_back(self.cause.take());
+                    // A response that begins before it is another one.
+                    self.waiting.push_back((self.cause.take(), self.creating.take()));
                 }
             }
             Input::Waited(waited) => self.waited(waited),

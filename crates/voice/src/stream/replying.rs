@@ -286,6 +286,10 @@ impl Stream {
         played.cut = Some(Cut { due: now, played_end: samples.min(played.sent), heard_at });
         if latest && self.generation.as_ref().is_none_or(|generation| generation.outlet.sent == 0) {
             self.playing.cut();
+            // Unless they spoke meanwhile, or were spoken to.
+            if self.idle_at.is_some() {
+                self.idle_from(now);
+            }
         }
     }
 
@@ -364,8 +368,14 @@ impl Stream {
         // Nothing is to be played of what never left.
         let cut = cut.or_else(|| (sent == 0).then_some(Cut { due: now, played_end: 0, heard_at: None }));
         self.played.push_back(Played { response, generated, sent, underruns, until, cut });
+        // Whatever plays still, of this response or of one before.
+        self.idle_from(self.playing.until().unwrap_or(now).max(now));
+    }
+
+    /// From then on the user is waited for.
+    fn idle_from(&mut self, at: Instant) {
         let idle = self.config.turn.server_vad.as_ref().and_then(|vad| vad.idle_timeout_ms);
-        self.idle_at = idle.map(|ms| until + Duration::from_millis(u64::from(ms)));
+        self.idle_at = idle.map(|ms| at + Duration::from_millis(u64::from(ms)));
     }
 
     /// Closes the books of replies that were played, or cut.
