@@ -202,7 +202,9 @@ impl Session {
         let error = match waited {
             Waited::Done => {
                 // Its response is told of next.
-                self.creating = terms.or(self.creating.take());
+                if terms.is_some() {
+                    self.creating = terms;
+                }
                 return;
             }
             Waited::CommitRefused => ApiError::commit_empty(),
