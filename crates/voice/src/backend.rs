@@ -11,10 +11,12 @@
 //! is dropped and counted.
 
 mod context;
+mod machine;
 
 use std::sync::Arc;
 
 pub use context::{Item, ItemKind, Overrides, Request, Role, Settings};
+pub use machine::{Backend, Wanted};
 
 /// A response, ours; rising. Everything of a cancelled one is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

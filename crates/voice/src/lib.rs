@@ -53,8 +53,8 @@ mod voicing;
 mod way;
 
 pub use backend::{
-    AgentAudio, BackendInput, BackendOutput, Failure, IncompleteReason, Item, ItemKind, Overrides, Request, ResponseId,
-    Role, Settings, ToolCall, TurnId, TurnVerdict, Usage, WordTime,
+    AgentAudio, Backend, BackendInput, BackendOutput, Failure, IncompleteReason, Item, ItemKind, Overrides, Request,
+    ResponseId, Role, Settings, ToolCall, TurnId, TurnVerdict, Usage, Wanted, WordTime,
 };
 pub use config::{Config, Eagerness, InterruptionConfig, InterruptionProfile, RepairConfig, ServerVad, TurnConfig};
 pub use conversation::{Conversation, Stats};

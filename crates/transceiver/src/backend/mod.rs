@@ -2,9 +2,6 @@
 //!
 //! All backends live inside the call. `loopback` is none of these machines: it returns the user's own
 //! packets and has no dialogue.
-//!
-//! Two lanes come from a backend: speech in its order, and everything else. Backpressure is on speech alone: while enough of the
-//! reply waits, a backend is asked for [`Wanted::Control`], and what it has to say beside speech passes.
 
 mod loopback;
 mod models;
@@ -12,9 +9,7 @@ mod monologue;
 mod parrot;
 mod script;
 
-use std::time::Instant;
-
-use voice::{BackendInput, BackendOutput};
+pub(crate) use voice::{Backend, Wanted};
 
 pub(crate) use loopback::Loopback;
 pub use models::{Model, Models};
@@ -22,31 +17,3 @@ pub(crate) use monologue::Monologue;
 pub(crate) use parrot::Parrot;
 pub(crate) use script::Player;
 pub use script::{Script, ScriptError};
-
-/// What a dialogue talks to. Poll until empty after every input.
-pub(crate) trait Backend: Send {
-    /// The dialogue's word.
-    fn handle(&mut self, input: BackendInput);
-    /// The next answer of those that are wanted.
-    fn poll(&mut self, now: Instant, wanted: Wanted) -> Option<BackendOutput>;
-    /// Whether [`BackendInput::Correction`] is of use to it.
-    fn takes_corrections(&self) -> bool {
-        false
-    }
-    /// When it has more to say by itself of what is wanted.
-    fn poll_timeout(&self, _: Wanted) -> Option<Instant> {
-        None
-    }
-}
-
-/// What a backend is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// Anything.
-    All,
-    /// Not what waits in the lane of speech: [`BackendOutput::Audio`] and the ends that follow it, `ResponseDone` and `Closed`.
-    /// Words, transcripts, verdicts and faults do not wait for it; words run ahead of their sound by at most
-    /// what is kept of one reply's, 128 KiB. A backend that cannot hold its speech back gives it all the same: `max_turn_ms` and 1 s
-    /// of one reply are kept (60 s at 16 kHz are 1.9 MB), what is beyond is dropped and counted.
-    Control,
-}

@@ -1,0 +1,444 @@
+//! The task of one call: a stream at a time, opened, driven, and followed by another one until the call is over.
+//!
+//! Run loop: [`run`] opens the stream of a target and carries both directions ([`carry`]) until it breaks, leaves, or the call ends. While there is no
+//! stream, what the dialogue says is noted ([`Memory`], [`Responses`]) and told at the beginning of the next one.
+//!
+//! Invariant: the dialogue's words are taken at once, whatever the backend does; so a cancel always gets through, and frees the room that
+//! speech waits for.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use rand::RngExt;
+use voice::{Backend, BackendInput, BackendOutput, Failure, Item, Settings, Wanted};
+
+use crate::memory::Memory;
+use crate::responses::{Responses, Took};
+use crate::seat::Far;
+use crate::target::{Kind, Local, Session, Target};
+use crate::{Lost, Machine, Told, grpc};
+
+/// Most audio that waits for a stream that takes none: 10 s in frames of 20 ms. Beyond it the oldest goes.
+const AUDIO_WAITING: usize = 500;
+
+/// Between one round of targets and the next: doubled each time from here.
+const BACKOFF: Duration = Duration::from_millis(100);
+
+/// ... and up to here, give or take half.
+const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// What a stream that is closed is given to send its last word.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// How a stream begins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beginning {
+    /// Whose it is.
+    pub session: Session,
+    /// What holds.
+    pub settings: Arc<Settings>,
+    /// What was said so far, oldest first.
+    pub history: Vec<Item>,
+    /// What the backend wants back; empty: nothing.
+    pub snapshot: Vec<u8>,
+    /// Streams before this one.
+    pub reopened: u32,
+}
+
+/// Why a stream is not driven any more.
+enum End {
+    /// The call is over.
+    Closed,
+    /// It broke, or could not be had. `ready`: the backend had said that it is.
+    Lost { lost: Lost, ready: bool },
+    /// It has to be left, and nothing is lost by it.
+    Left,
+}
+
+/// The call's side of all its streams.
+struct Call {
+    far: Far,
+    session: Session,
+    memory: Memory,
+    responses: Responses,
+    streams: u32,
+}
+
+/// Drives a call's backend until the call is over.
+pub(crate) async fn run(targets: Arc<[Target]>, session: Session, far: Far) {
+    let mut call = Call { far, session, memory: Memory::default(), responses: Responses::default(), streams: 0 };
+    let (mut at, mut failures) = (0, 0_u32);
+    loop {
+        let Some(target) = targets.get(at) else { return };
+        match call.stream(target).await {
+            End::Closed => break,
+            End::Left => failures = 0,
+            End::Lost { lost, ready } => {
+                failures = if ready { 0 } else { failures + 1 };
+                let round = u32::try_from(targets.len()).unwrap_or(u32::MAX);
+                let gone = failures > 0 && failures.is_multiple_of(round);
+                if !call.lost(target, &lost, gone).await || !call.pause(failures / round).await {
+                    break;
+                }
+                if !ready {
+                    at = (at + 1) % targets.len();
+                }
+            }
+        }
+    }
+    count_orphans(&call.responses);
+}
+
+impl Call {
+    /// One stream, from its opening to its end.
+    async fn stream(&mut self, target: &Target) -> End {
+        // What the call began with is there by now: settings come first.
+        tokio::task::yield_now().await;
+        if !self.take_waiting() {
+            return End::Closed;
+        }
+        self.streams += 1;
+        let ready = tokio::time::Instant::now() + target.timeouts.ready;
+        match &target.kind {
+            Kind::Local(local) => self.local(local).await,
+            Kind::Grpc(endpoint) => {
+                let opening = grpc::open(endpoint, self.beginning());
+                let opened = match self.meanwhile(tokio::time::timeout_at(ready, opening)).await {
+                    None => return End::Closed,
+                    Some(Err(_)) => Err(Lost::new("silent", "no stream within ready_timeout_ms")),
+                    Some(Ok(opened)) => opened,
+                };
+                match opened {
+                    Ok((machine, up, down)) => self.carry(target, ready, machine, up, down).await,
+                    Err(lost) => End::Lost { lost, ready: false },
+                }
+            }
+        }
+    }
+
+    fn beginning(&self) -> Beginning {
+        Beginning {
+            session: self.session.clone(),
+            settings: Arc::clone(self.memory.settings()),
+            history: self.memory.history(),
+            snapshot: self.memory.snapshot().to_vec(),
+            reopened: self.streams.saturating_sub(1),
+        }
+    }
+
+    /// Carries both directions. `ready`: when the backend has to have said that it is.
+    async fn carry<M: Machine>(
+        &mut self,
+        target: &Target,
+        ready: tokio::time::Instant,
+        mut machine: M,
+        mut up: impl Sink<M::Up> + Unpin,
+        mut down: impl Stream<Item = Result<M::Down, Lost>> + Unpin,
+    ) -> End {
+        let opened = Instant::now();
+        let mut waiting = Waiting::new(self.memory.unanswered(), self.responses.ask());
+        let mut outputs: VecDeque<BackendOutput> = VecDeque::new();
+        let (mut is_ready, mut sendable) = (false, None);
+        loop {
+            let now = Instant::now();
+            while sendable.is_none() {
+                sendable = machine.poll_up();
+                if sendable.is_some() {
+                    break;
+                }
+                let Some(input) = waiting.pop() else { break };
+                machine.handle_input(now, input);
+            }
+            while let Some(told) = machine.poll_output() {
+                if let Some(output) = self.told(told, &mut waiting) {
+                    if output == BackendOutput::Ready && !std::mem::replace(&mut is_ready, true) {
+                        metrics::histogram!("fronthaul_backend_ready_seconds", "model" => Arc::clone(&target.name))
+                            .record(opened.elapsed());
+                    }
+                    outputs.push_back(output);
+                }
+            }
+            if machine.is_leaving() && outputs.is_empty() && self.memory.is_quiet() && !self.responses.is_making() {
+                return End::Left;
+            }
+            let due = machine.poll_timeout().map(tokio::time::Instant::from_std);
+            let due = due.into_iter().chain((!is_ready).then_some(ready)).min();
+            let mut next = outputs.pop_front();
+            let lost = tokio::select! {
+                input = self.far.inputs.recv() => {
+                    match input {
+                        Some(input) if input != BackendInput::Close => {
+                            if let Some(input) = self.noted(input) {
+                                waiting.push(input);
+                            }
+                            None
+                        }
+                        _ => {
+                            machine.handle_input(now, BackendInput::Close);
+                            part(machine, sendable, up).await;
+                            return End::Closed;
+                        }
+                    }
+                }
+                given = self.far.outputs.give(&mut next), if next.is_some() => {
+                    if !given {
+                        machine.handle_input(now, BackendInput::Close);
+                        part(machine, sendable, up).await;
+                        return End::Closed;
+                    }
+                    None
+                }
+                came = down.next(), if next.is_none() => match came {
+                    Some(Ok(message)) => machine.handle_down(Instant::now(), message).err(),
+                    Some(Err(lost)) => Some(lost),
+                    None => Some(Lost::new("closed", "the backend ended the stream")),
+                },
+                sent = send(&mut up, &mut sendable), if sendable.is_some() => {
+                    (!sent).then(|| Lost::new("closed", "the backend does not read any more"))
+                }
+                () = until(due) => {
+                    if !is_ready && tokio::time::Instant::now() >= ready {
+                        Some(Lost::new("silent", "not ready within ready_timeout_ms"))
+                    } else {
+                        machine.handle_timeout(Instant::now()).err()
+                    }
+                }
+            };
+            if let Some(output) = next {
+                outputs.push_front(output);
+            }
+            if let Some(lost) = lost {
+                // What came before it is told.
+                for output in outputs {
+                    if !self.tell(output).await {
+                        return End::Closed;
+                    }
+                }
+                return End::Lost { lost, ready: is_ready };
+            }
+        }
+    }
+
+    /// A machine inside this process.
+    async fn local(&mut self, local: &Local) -> End {
+        let mut machine = (local.0)();
+        machine.handle(BackendInput::Settings(Arc::clone(self.memory.settings())));
+        let history = self.memory.history().into_iter().map(|item| BackendInput::Item(Box::new(item)));
+        for input in history.chain(self.memory.unanswered()).chain(self.responses.ask()) {
+            machine.handle(input);
+        }
+        loop {
+            while let Some(output) = machine.poll(Instant::now(), Wanted::All) {
+                match self.responses.output(output) {
+                    Took::Tell(output) => {
+                        self.memory.note_output(&output);
+                        let Some(()) = self.given(output, &mut *machine).await else { return End::Closed };
+                    }
+                    Took::Again(input) => machine.handle(input),
+                    Took::Drop => {}
+                }
+            }
+            let due = machine.poll_timeout(Wanted::All).map(tokio::time::Instant::from_std);
+            tokio::select! {
+                input = self.far.inputs.recv() => match input {
+                    Some(BackendInput::Close) | None => return End::Closed,
+                    Some(input) => {
+                        if let Some(input) = self.noted(input) {
+                            machine.handle(input);
+                        }
+                    }
+                },
+                () = until(due) => {}
+            }
+        }
+    }
+
+    /// Waits for room for an output, and hears the dialogue meanwhile. `None`: the call is over.
+    async fn given(&mut self, output: BackendOutput, machine: &mut dyn Backend) -> Option<()> {
+        let mut output = Some(output);
+        while output.is_some() {
+            tokio::select! {
+                given = self.far.outputs.give(&mut output) => return given.then_some(()),
+                input = self.far.inputs.recv() => {
+                    let input = input.filter(|input| *input != BackendInput::Close)?;
+                    if let Some(input) = self.noted(input) {
+                        machine.handle(input);
+                    }
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Notes what the dialogue says; what the stream is told of it.
+    fn noted(&mut self, input: BackendInput) -> Option<BackendInput> {
+        self.memory.note_input(&input);
+        self.responses.input(input)
+    }
+
+    /// What the dialogue is told of what a machine says.
+    fn told(&mut self, told: Told, waiting: &mut Waiting) -> Option<BackendOutput> {
+        let output = match told {
+            Told::Output(output) => output,
+            Told::Snapshot(snapshot) => {
+                self.memory.note_snapshot(snapshot);
+                return None;
+            }
+        };
+        match self.responses.output(output) {
+            Took::Tell(output) => {
+                self.memory.note_output(&output);
+                Some(output)
+            }
+            Took::Again(input) => {
+                waiting.push(input);
+                None
+            }
+            Took::Drop => None,
+        }
+    }
+
+    /// Notes all that waits. `false`: the call is over.
+    fn take_waiting(&mut self) -> bool {
+        loop {
+            match self.far.inputs.try_recv() {
+                Ok(BackendInput::Close) | Err(tokio::sync::mpsc::error::TryRecvError::Disconnected) => return false,
+                Ok(input) => drop(self.noted(input)),
+                Err(tokio::sync::mpsc::error::TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    /// Notes what the dialogue says until something is done. `None`: the call is over.
+    async fn meanwhile<T>(&mut self, doing: impl Future<Output = T>) -> Option<T> {
+        let mut doing = std::pin::pin!(doing);
+        loop {
+            tokio::select! {
+                done = &mut doing => return Some(done),
+                input = self.far.inputs.recv() => {
+                    let input = input.filter(|input| *input != BackendInput::Close)?;
+                    drop(self.noted(input));
+                }
+            }
+        }
+    }
+
+    /// Tells of a stream that is gone. `false`: the call is over.
+    async fn lost(&mut self, target: &Target, lost: &Lost, gone: bool) -> bool {
+        let Lost { reason, detail, .. } = lost;
+        metrics::counter!("fronthaul_backend_lost_total", "model" => Arc::clone(&target.name), "reason" => *reason)
+            .increment(1);
+        tracing::warn!(session = self.session.name, model = %target.name, reason, detail, "backend lost");
+        let code = "backend_unavailable";
+        let told = if gone { self.responses.fail(code, detail) } else { self.responses.lost(detail) };
+        // Nothing of a detail that names hosts is told to clients of a call that goes on.
+        let told = told.or_else(|| {
+            let failure = Failure::new(code, "no backend can be had; it is tried again");
+            gone.then_some(BackendOutput::Fault { response: None, failure, retryable: true })
+        });
+        match told {
+            Some(output) => self.tell(output).await,
+            None => true,
+        }
+    }
+
+    /// Tells the dialogue, and hears it meanwhile. `false`: the call is over.
+    async fn tell(&mut self, output: BackendOutput) -> bool {
+        let mut output = Some(output);
+        while output.is_some() {
+            tokio::select! {
+                given = self.far.outputs.give(&mut output) => return given,
+                input = self.far.inputs.recv() => {
+                    let Some(input) = input.filter(|input| *input != BackendInput::Close) else { return false };
+                    drop(self.noted(input));
+                }
+            }
+        }
+        true
+    }
+
+    /// Waits before the next try. `false`: the call is over.
+    async fn pause(&mut self, rounds: u32) -> bool {
+        if rounds == 0 {
+            return true;
+        }
+        let wait = BACKOFF.saturating_mul(1 << (rounds - 1).min(10)).min(BACKOFF_MAX);
+        let wait = wait.mul_f64(rand::rng().random_range(0.5..1.5));
+        self.meanwhile(tokio::time::sleep(wait)).await.is_some()
+    }
+}
+
+/// What waits for a stream.
+struct Waiting {
+    inputs: VecDeque<BackendInput>,
+    audio: usize,
+}
+
+impl Waiting {
+    fn new(said: Vec<BackendInput>, asked: Option<BackendInput>) -> Self {
+        let audio = said.iter().filter(|input| is_audio(input)).count();
+        Self { inputs: said.into_iter().chain(asked).collect(), audio }
+    }
+
+    fn push(&mut self, input: BackendInput) {
+        if is_audio(&input) {
+            self.audio += 1;
+            if self.audio > AUDIO_WAITING
+                && let Some(oldest) = self.inputs.iter().position(is_audio)
+            {
+                self.inputs.remove(oldest);
+                self.audio -= 1;
+                metrics::counter!("fronthaul_backend_audio_dropped_total", "at" => "stream").increment(1);
+            }
+        }
+        self.inputs.push_back(input);
+    }
+
+    fn pop(&mut self) -> Option<BackendInput> {
+        let input = self.inputs.pop_front()?;
+        self.audio -= usize::from(is_audio(&input));
+        Some(input)
+    }
+}
+
+fn is_audio(input: &BackendInput) -> bool {
+    matches!(input, BackendInput::Audio { .. } | BackendInput::Correction { .. })
+}
+
+/// Sends what is there, once there is room. `false`: nobody takes it. Cancel safe: what was not taken stays.
+async fn send<T>(up: &mut (impl Sink<T> + Unpin), message: &mut Option<T>) -> bool {
+    if std::future::poll_fn(|context| up.poll_ready_unpin(context)).await.is_err() {
+        return false;
+    }
+    match message.take() {
+        Some(message) => up.start_send_unpin(message).is_ok() && up.flush().await.is_ok(),
+        None => true,
+    }
+}
+
+/// Sends a stream's last words, and closes it.
+async fn part<M: Machine>(mut machine: M, first: Option<M::Up>, mut up: impl Sink<M::Up> + Unpin) {
+    let parting = async {
+        for message in first.into_iter().chain(std::iter::from_fn(|| machine.poll_up())) {
+            if up.feed(message).await.is_err() {
+                return;
+            }
+        }
+        // Whoever is gone need not be told.
+        let _ = up.close().await;
+    };
+    let _ = tokio::time::timeout(PARTING, parting).await;
+}
+
+async fn until(due: Option<tokio::time::Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn count_orphans(responses: &Responses) {
+    metrics::counter!("fronthaul_backend_orphans_total").increment(responses.orphans());
+}
