@@ -38,6 +38,7 @@ pub struct Seat {
     control: VecDeque<BackendOutput>,
     /// Audio of the user's that the task had no room for.
     dropped: u64,
+    corrections: bool,
 }
 
 /// The far end.
@@ -65,6 +66,7 @@ pub(crate) fn pair() -> (Seat, Far) {
         speech: VecDeque::new(),
         control: VecDeque::new(),
         dropped: 0,
+        corrections: false,
     };
     let room = Arc::new(Semaphore::new(SPEECH));
     (seat, Far { inputs, outputs: Outputs { to_worker, room } })
@@ -113,6 +115,12 @@ fn is_speech(output: &BackendOutput) -> bool {
 }
 
 impl Seat {
+    /// The backend can use [`BackendInput::Correction`].
+    #[must_use]
+    pub fn with_corrections(self) -> Self {
+        Self { corrections: true, ..self }
+    }
+
     /// Frames of the user's audio that were dropped because the thread of backends was too late.
     #[must_use]
     pub fn dropped(&self) -> u64 {
@@ -173,6 +181,10 @@ impl Backend for Seat {
             return None;
         }
         self.speech.pop_front().map(|(output, _)| output)
+    }
+
+    fn takes_corrections(&self) -> bool {
+        self.corrections
     }
 
     fn set_waker(&mut self, waker: Waker) {

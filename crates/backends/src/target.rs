@@ -58,6 +58,12 @@ pub struct Route {
     pub targets: Arc<[Target]>,
 }
 
+impl PartialEq for Route {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.targets, &other.targets)
+    }
+}
+
 /// What a backend is told of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {

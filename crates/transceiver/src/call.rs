@@ -15,8 +15,10 @@ mod words;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use backends::Backends;
 use link::datagram::{Codec, MediaUp, PlayoutReport};
 use link::ids::{Epoch, SessionId, Slot, UtteranceId};
 use link::proto::{
@@ -27,7 +29,7 @@ use realtime::Dialect;
 use voice::g711::Law;
 use voice::{MediaFrame, StreamStats};
 
-use crate::backend::{Backend, Loopback, Model, Models, Monologue, Parrot, Player};
+use crate::backend::{Loopback, Model, Models};
 use crate::judge::Judges;
 use crate::record::{CallName, Counts, SessionRecords, TurnRecord};
 use channel::Channel;
@@ -46,6 +48,8 @@ pub struct CallConfig {
     pub models: Models,
     /// Who judges whether turns are over, beside the backend.
     pub judge: Option<Judges>,
+    /// Where models in other processes are reached.
+    pub backends: Option<Backends>,
 }
 
 /// What a call wants done.
@@ -124,23 +128,24 @@ enum Mode {
 impl Mode {
     fn new(
         now: Instant,
-        config: voice::Config,
+        config: &CallConfig,
         model: &Model,
         request: &OpenRequest,
         api: &realtime::Session,
         seed: u64,
     ) -> Self {
-        let (mut turn, settings) = (words::turn_config(api.turn_detection()), api.model_settings());
-        let backend: Box<dyn Backend> = match model {
-            Model::Loopback => return Self::Loopback(Loopback::default()),
-            Model::Parrot => Box::new(Parrot::new(config.backend_rate)),
-            Model::Script(script) => Box::new(Player::new(script)),
-            Model::Monologue => {
-                turn = words::one_sided(&config);
-                Box::new(Monologue::new(config.backend_rate, seed))
-            }
+        let (turn, settings) = (words::turn_config(api.turn_detection()), api.model_settings());
+        let config = CallConfig { voice: voice::Config { turn, ..config.voice.clone() }, ..config.clone() };
+        let voice = for_model(config.voice, model);
+        let session = || backends::Session {
+            name: format!("{:016x}", request.session),
+            model: request.model.clone(),
+            rate: voice.backend_rate,
         };
-        let config = voice::Config { turn, ..config };
+        let Some(backend) = model.open(config.backends.as_ref(), voice.backend_rate, seed, session) else {
+            return Self::Loopback(Loopback::default());
+        };
+        let config = voice;
         if request.transport() == Transport::Websocket {
             let mut streamed = Streamed::new(now, config, backend);
             streamed.set_model(settings);
@@ -183,7 +188,7 @@ impl Call {
             Transport::Unspecified => realtime::Transport::WebRtc,
             Transport::Websocket => realtime::Transport::WebSocket,
         };
-        let (name, model) = match config.models.named(&request.model) {
+        let (name, model) = match config.models.named(&request.model, seed) {
             // It returns packets, of which a WebSocket has none.
             Some(Model::Loopback) if transport == realtime::Transport::WebSocket => ("parrot", Model::Parrot),
             Some(model) => (request.model.as_str(), model),
@@ -206,7 +211,7 @@ impl Call {
                 ..realtime::Config::default()
             },
         );
-        let mut mode = Mode::new(now, config.voice, &model, request, &api, seed);
+        let mut mode = Mode::new(now, &config, &model, request, &api, seed);
         if let Some(judges) = &config.judge {
             mode.set_judge(judges);
         }
@@ -309,6 +314,24 @@ impl Call {
     pub fn set_congested(&mut self, congested: bool) {
         if let Mode::Dialogue(dialogue) = &mut self.mode {
             dialogue.set_congested(congested);
+        }
+    }
+
+    /// Who is woken when something came from a backend elsewhere, for [`Call::handle_woken`].
+    pub fn set_waker(&mut self, now: Instant, waker: Waker) {
+        match &mut self.mode {
+            Mode::Dialogue(dialogue) => dialogue.set_waker(waker),
+            Mode::Streamed(streamed) => streamed.set_waker(waker),
+            Mode::Loopback(_) => {}
+        }
+        // The alarm is set by looking.
+        self.handle_woken(now);
+    }
+
+    /// Something came from its backend.
+    pub fn handle_woken(&mut self, now: Instant) {
+        if !self.ended {
+            self.settle(now);
         }
     }
 
@@ -528,6 +551,20 @@ impl Call {
         self.ended = true;
         self.mode.close();
         self.outputs.push_back(CallOutput::Ended);
+    }
+}
+
+/// The dialogue's settings as a model wants them.
+fn for_model(voice: voice::Config, model: &Model) -> voice::Config {
+    match model {
+        Model::Monologue => voice::Config { turn: words::one_sided(&voice), ..voice },
+        Model::Remote(remote) => voice::Config {
+            backend_rate: remote.rate,
+            duplex_silence_ms: remote.duplex_silence_ms,
+            response_timeout_ms: remote.response_timeout_ms.unwrap_or(voice.response_timeout_ms),
+            ..voice
+        },
+        Model::Parrot | Model::Loopback | Model::Script(_) => voice,
     }
 }
 

@@ -20,7 +20,7 @@ use crate::backend::Models;
 use crate::call::CallConfig;
 
 /// Most calls one process is laid out for: the link's own bound on sessions.
-const MAX_SEATS: u32 = link::quic::SESSIONS_PER_LINK;
+pub(crate) const MAX_SEATS: u32 = link::quic::SESSIONS_PER_LINK;
 
 /// One transceiver process.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -327,6 +327,6 @@ impl From<&VoiceConfig> for CallConfig {
                 ..voice::RepairConfig::default()
             },
         };
-        Self { voice, models: Models::default(), judge: None }
+        Self { voice, models: Models::default(), judge: None, backends: None }
     }
 }

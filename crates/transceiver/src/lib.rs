@@ -19,7 +19,7 @@ mod slots;
 mod start;
 mod worker;
 
-pub use backend::{Model, Models, Script, ScriptError};
+pub use backend::{Choice, Model, Models, Remote, Script, ScriptError};
 pub use config::{Config, ModelConfig, ModelKind, OtlpConfig, TurnEndConfig, TurnEndOutput, VoiceConfig};
 pub use daemon_main::run;
 pub use start::Transceiver;

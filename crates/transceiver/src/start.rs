@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use backends::BackendThread;
 use daemon::bind::{self, Transport};
 use daemon::{ConfigError, Problem, StartError};
 use link::identity::{NodeIdentity, Role, default_state_dir};
@@ -120,6 +121,7 @@ struct Up {
     models: Models,
     exporter: Option<Exporter>,
     judge: Option<JudgeThread>,
+    backends: Option<BackendThread>,
 }
 
 fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> {
@@ -130,10 +132,14 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         Endpoint::server(identity, config.link_bind).map_err(refused)?
     };
     let link_addr = endpoint.local_addr().map_err(failed)?;
-    let models = load_models(&config.models).map_err(|problems| ConfigError { file: None, problems })?;
+    let models = load_models(&config.models, config.voice.backend_rate_hz)
+        .map_err(|problems| ConfigError { file: None, problems })?;
     let judge = JudgeThread::start(&config.voice.turn_end)?;
+    let backends = models.any_remote().then(BackendThread::start).transpose();
+    let backends = backends.map_err(|error| StartError::failed("starting the thread of backends", error))?;
     let calls = CallConfig {
         models: models.clone(),
+        backends: backends.as_ref().map(BackendThread::backends),
         judge: judge.as_ref().map(JudgeThread::judges),
         ..CallConfig::from(&config.voice)
     };
@@ -148,6 +154,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
         models,
         exporter,
         judge,
+        backends,
     };
     let cores = net::pin::cores();
     let count = if config.workers == 0 { cores.len().max(1) } else { config.workers };
@@ -167,7 +174,7 @@ fn bring_up(config: &Config, identity: &NodeIdentity) -> Result<Up, StartError> 
 
 impl Up {
     fn run(self, config: &Config, stop: watch::Receiver<Stop>) {
-        let Self { runtime, endpoint, workers, threads, models, exporter, judge, .. } = self;
+        let Self { runtime, endpoint, workers, threads, models, exporter, judge, backends, .. } = self;
         let parts = Parts { id: config.id, seats: config.seats, models, endpoint, workers, stop };
         let tasks = LocalSet::new();
         runtime.block_on(tasks.run_until(link_thread::run(parts)));
@@ -177,6 +184,7 @@ impl Up {
             let _ = thread.join();
         }
         drop(judge);
+        drop(backends);
         if let Some(exporter) = exporter {
             exporter.finish();
         }

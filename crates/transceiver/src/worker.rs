@@ -3,8 +3,11 @@
 //! Invariant: a call that has a deadline is in `due` exactly once, under that deadline.
 
 pub(crate) mod thread;
+mod waking;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use link::datagram::{MediaUp, Seen};
@@ -14,12 +17,14 @@ use voice::{StreamStats, TurnTiming};
 use crate::call::{Call, CallConfig, CallOutput, CallStats};
 use crate::record::{Archive, CallName, Over, SessionRecords, WorkerCalls};
 use crate::ring::{CallKey, Control, Frame, FromWorker, Media};
+use waking::{Alarm, Woken};
 
 /// The calls of one thread.
 pub(crate) struct Worker {
     config: CallConfig,
     calls: BTreeMap<CallKey, Seat>,
     due: BTreeSet<(Instant, CallKey)>,
+    woken: Woken,
     outputs: VecDeque<FromWorker>,
     timings: VecDeque<TurnTiming>,
     first_deltas: VecDeque<Duration>,
@@ -39,6 +44,7 @@ struct Seat {
     /// Frames that came: a link that loses brings each twice.
     seen: Seen,
     due: Option<Instant>,
+    alarm: Arc<Alarm>,
 }
 
 /// What a call leaves behind.
@@ -61,11 +67,13 @@ pub(crate) struct Totals {
 }
 
 impl Worker {
-    pub(crate) fn new(config: CallConfig) -> Self {
+    /// `waker`: wakes whoever drives this, when a call was woken.
+    pub(crate) fn new(config: CallConfig, waker: Waker) -> Self {
         Self {
             config,
             calls: BTreeMap::new(),
             due: BTreeSet::new(),
+            woken: Woken::new(waker),
             outputs: VecDeque::new(),
             timings: VecDeque::new(),
             first_deltas: VecDeque::new(),
@@ -81,8 +89,10 @@ impl Worker {
     pub(crate) fn handle_control(&mut self, now: Instant, control: Control) -> bool {
         match control {
             Control::Open { key, request, slot, seed } => {
-                let call = Call::new(now, self.config.clone(), &request, slot, seed);
-                self.calls.insert(key, Seat { call, seen: Seen::default(), due: None });
+                let alarm = self.woken.alarm(key);
+                let mut call = Call::new(now, self.config.clone(), &request, slot, seed);
+                call.set_waker(now, Arc::clone(&alarm).into());
+                self.calls.insert(key, Seat { call, seen: Seen::default(), due: None, alarm });
                 self.settle(now, key);
             }
             Control::Message { key, message } => self.with(now, key, |call| call.handle_message(now, message)),
@@ -135,6 +145,18 @@ impl Worker {
             }
             _ => false,
         }
+    }
+
+    /// Lets one call look that was woken; `false`: none was.
+    pub(crate) fn handle_woken(&mut self, now: Instant) -> bool {
+        let Some(key) = self.woken.pop() else { return false };
+        // A call that is gone needs nothing.
+        if let Some(seat) = self.calls.get_mut(&key) {
+            seat.alarm.clear();
+            seat.call.handle_woken(now);
+            self.settle(now, key);
+        }
+        true
     }
 
     pub(crate) fn poll_output(&mut self) -> Option<FromWorker> {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
 
 use link::datagram::PlayoutReport;
@@ -120,6 +121,10 @@ impl Dialogue {
 
     pub(super) fn set_judge(&mut self, judge: Box<dyn voice::Judge>) {
         self.conversation.set_judge(judge);
+    }
+
+    pub(super) fn set_waker(&mut self, waker: Waker) {
+        self.backend.set_waker(waker);
     }
 
     /// Tells the backend that the session is over.

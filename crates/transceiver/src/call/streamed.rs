@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use realtime::{AudioFormat, Command, CreateRefusal, Dialect, Input, ModelSettings, Waited};
@@ -40,6 +41,10 @@ impl Streamed {
 
     pub(super) fn set_judge(&mut self, judge: Box<dyn voice::Judge>) {
         self.stream.set_judge(judge);
+    }
+
+    pub(super) fn set_waker(&mut self, waker: Waker) {
+        self.backend.set_waker(waker);
     }
 
     /// Tells the backend that the session is over.

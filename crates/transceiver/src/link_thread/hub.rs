@@ -187,7 +187,7 @@ impl Hub {
         if epoch.0 == 0 {
             return Err(Refusal::Malformed);
         }
-        let model = self.models.named(&request.model).ok_or(Refusal::Model)?;
+        let model = self.models.named(&request.model, seed).ok_or(Refusal::Model)?;
         if let Some((key, call)) = self.sessions.get(&session).and_then(|key| Some((*key, self.calls.get(key)?))) {
             if call.epoch == epoch && call.link == link {
                 return Ok(call.slot);

@@ -39,7 +39,7 @@ fn outputs(worker: &mut Worker) -> Vec<CallOutput> {
 #[test]
 fn a_loopback_frame_comes_back_in_one_utterance() {
     let now = Instant::now();
-    let mut worker = Worker::new(CallConfig::default());
+    let mut worker = Worker::new(CallConfig::default(), Waker::noop().clone());
     open(&mut worker, now, KEY, "loopback");
     for seq in [1, 1, 2, 1] {
         worker.handle_media(now, frame(KEY, 1, seq)).unwrap();
@@ -55,7 +55,7 @@ fn a_loopback_frame_comes_back_in_one_utterance() {
 #[test]
 fn frames_of_another_epoch_or_of_no_call_are_counted() {
     let now = Instant::now();
-    let mut worker = Worker::new(CallConfig::default());
+    let mut worker = Worker::new(CallConfig::default(), Waker::noop().clone());
     assert!(worker.handle_media(now, frame(KEY, 1, 1)).is_err());
     worker.drop_media();
     open(&mut worker, now, KEY, "loopback");
@@ -67,7 +67,7 @@ fn frames_of_another_epoch_or_of_no_call_are_counted() {
 #[test]
 fn a_closed_client_ends_the_call_and_leaves_nothing() {
     let now = Instant::now();
-    let mut worker = Worker::new(CallConfig::default());
+    let mut worker = Worker::new(CallConfig::default(), Waker::noop().clone());
     open(&mut worker, now, KEY, "parrot");
     let message = EdgeMessage { kind: Some(edge_message::Kind::Closed(Closed { reason: "gone".to_owned() })) };
     worker.handle_control(now, Control::Message { key: KEY, message });
@@ -79,7 +79,7 @@ fn a_closed_client_ends_the_call_and_leaves_nothing() {
 #[test]
 fn a_stop_forgets_every_call() {
     let now = Instant::now();
-    let mut worker = Worker::new(CallConfig::default());
+    let mut worker = Worker::new(CallConfig::default(), Waker::noop().clone());
     open(&mut worker, now, KEY, "parrot");
     open(&mut worker, now, CallKey(2), "loopback");
     assert!(!worker.handle_control(now, Control::Stop));
@@ -90,7 +90,7 @@ fn a_stop_forgets_every_call() {
 #[test]
 fn deadlines_run_out_without_a_spin() {
     let mut now = Instant::now();
-    let mut worker = Worker::new(CallConfig::default());
+    let mut worker = Worker::new(CallConfig::default(), Waker::noop().clone());
     open(&mut worker, now, KEY, "parrot");
     let message = EdgeMessage {
         kind: Some(edge_message::Kind::ChannelOpened(ChannelOpened { channel: 1, label: "oai-events".to_owned() })),

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::thread::JoinHandle;
+use std::task::{Wake, Waker};
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
@@ -55,15 +56,16 @@ pub(crate) fn start(
     let (outputs, from_worker) = rtrb::RingBuffer::new(OUTPUTS);
     let (asks, mailbox) = desk::mailbox();
     let counts = Arc::new(WorkerCounts::default());
-    let shell = Shell {
-        worker: Worker::new(config),
+    let (published, ready) = (Arc::clone(&counts), outputs_ready);
+    let shell = move |worker| Shell {
+        worker,
         media,
         control,
         outputs,
-        outputs_ready,
+        outputs_ready: ready,
         mailbox,
         spans,
-        counts: Arc::clone(&counts),
+        counts: published,
         publish_at: Instant::now(),
         stopping: false,
     };
@@ -73,10 +75,19 @@ pub(crate) fn start(
         {
             tracing::warn!(index, core, %error, "worker not pinned");
         }
-        shell.run();
+        shell(Worker::new(config, Waker::from(Arc::new(Unpark(std::thread::current()))))).run();
     })?;
     let to_worker = ToWorker::new(media_in, control_in, thread.thread().clone(), counts);
     Ok(Handle { to_worker, from_worker, thread, asks })
+}
+
+/// Wakes the worker's thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 struct Shell {
@@ -110,6 +121,7 @@ impl Shell {
                 for _ in 0..BATCH {
                     busy |= self.handle_media(now);
                     busy |= self.worker.handle_due(now);
+                    busy |= self.worker.handle_woken(now);
                 }
             }
             let room = room && self.send_outputs();

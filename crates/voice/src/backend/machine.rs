@@ -20,7 +20,7 @@ pub trait Backend: Send {
     fn poll_timeout(&self, _: Wanted) -> Option<Instant> {
         None
     }
-    /// Who is woken when something came from elsewhere. Called once, ahead of all else.
+    /// Who is woken when something came from elsewhere, from the next poll on.
     fn set_waker(&mut self, _: Waker) {}
 }
 
