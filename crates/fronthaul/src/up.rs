@@ -8,6 +8,7 @@
 //! When this process ends, however it ends, so do the children: in order on a signal or when one of them dies, and by
 //! the kernel's hand when this one is killed.
 
+mod agent;
 mod child;
 mod plan;
 mod probe;
@@ -21,6 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{sleep, timeout};
 
 use crate::cli::UpOptions;
+use agent::Agent;
 use child::{Announced, Child};
 use plan::Plan;
 
@@ -38,11 +40,17 @@ pub(crate) fn run(options: &UpOptions) -> Result<(), StartError> {
         .enable_all()
         .build()
         .map_err(|error| StartError::failed("starting the runtime", error))?;
-    runtime.block_on(run_both(&mut plan))
+    runtime.block_on(run_all(&mut plan, options.agent.as_deref()))
 }
 
-async fn run_both(plan: &mut Plan) -> Result<(), StartError> {
+async fn run_all(plan: &mut Plan, agent: Option<&str>) -> Result<(), StartError> {
     let mut stop = Stop::new().map_err(|error| StartError::failed("installing signal handlers", error))?;
+    if let Some(name) = agent {
+        tokio::select! {
+            () = start_agent(name, plan) => {}
+            () = stop.asked() => return Ok(()),
+        }
+    }
     let mut transceiver = Child::spawn("transceiver", &plan.transceiver_arguments(), None)?;
     let mut edge = None;
     let outcome = serve(plan, &mut stop, &mut transceiver, &mut edge).await;
@@ -60,6 +68,19 @@ async fn run_both(plan: &mut Plan) -> Result<(), StartError> {
         () = stop.insisted() => {}
     }
     outcome
+}
+
+/// An agent that cannot be had is no reason to end: parrot answers, and says nothing of it, so this does.
+async fn start_agent(name: &str, plan: &mut Plan) {
+    let _ = writeln!(io::stderr(), "{:<11} | setting up {name}", "agent");
+    match Agent::start(name, &plan.agents_dir()).await {
+        Ok(agent) => {
+            plan.agent_listens(&agent.name, agent.address);
+            // It lives as long as the runtime: it answers as long as there are calls.
+            tokio::spawn(agent.watch());
+        }
+        Err(reason) => plan.agent_fails(name, reason),
+    }
 }
 
 /// Starts the edge, which has to know where the transceiver listens, and returns when both are asked to stop or one of the

@@ -21,8 +21,18 @@ pub(super) struct Plan {
     state_dir: PathBuf,
     edge_set: Vec<String>,
     transceiver_set: Vec<String>,
+    /// Who answers beside the models that are built in, or why nobody does.
+    agent: Option<Answers>,
     /// Shown by the page's address alone, where other machines reach the edge.
     key: Option<String>,
+}
+
+/// The agent that was asked for.
+enum Answers {
+    /// It runs there.
+    At { name: String, address: SocketAddr },
+    /// It could not be had.
+    Not { name: String, reason: String },
 }
 
 /// The environment variable in which the edge gets it, as arguments are for everybody to read.
@@ -67,10 +77,26 @@ impl Plan {
                 state_dir,
                 edge_set: options.edge_set.clone(),
                 transceiver_set: options.transceiver_set.clone(),
+                agent: None,
                 key: needs_key(options, http).then(draw_key),
             }),
             _ => Err(ConfigError { file: None, problems: ports.problems }.into()),
         }
+    }
+
+    /// Where agents keep what they need.
+    pub(super) fn agents_dir(&self) -> PathBuf {
+        self.state_dir.join("agents")
+    }
+
+    /// An agent answers there, as the model of its name.
+    pub(super) fn agent_listens(&mut self, name: &str, address: SocketAddr) {
+        self.agent = Some(Answers::At { name: name.to_owned(), address });
+    }
+
+    /// An agent could not be had.
+    pub(super) fn agent_fails(&mut self, name: &str, reason: String) {
+        self.agent = Some(Answers::Not { name: name.to_owned(), reason });
     }
 
     /// What the transceiver announced.
@@ -99,6 +125,9 @@ impl Plan {
         if self.key.is_some() {
             keys.push(format!("auth.keys=[{{ id = \"page\", key = \"env:{KEY_VARIABLE}\" }}]"));
         }
+        if let Some(Answers::At { name, .. }) = &self.agent {
+            keys.extend([format!("models.{name}=\"{name}\""), format!("default_model=\"{name}\"")]);
+        }
         keys.extend(self.edge_set.iter().cloned());
         assignments(keys)
     }
@@ -114,6 +143,13 @@ impl Plan {
             format!("admin_bind={}", self.transceiver_admin),
             format!("state_dir={}", self.state_dir.display()),
         ];
+        if let Some(Answers::At { name, address }) = &self.agent {
+            keys.extend([
+                format!("models.{name}.kind=\"grpc\""),
+                format!("models.{name}.url=\"http://{address}\""),
+                format!("models.{name}.fallback=[\"parrot\"]"),
+            ]);
+        }
         keys.extend(self.transceiver_set.iter().cloned());
         assignments(keys)
     }
@@ -157,6 +193,13 @@ impl fmt::Display for Plan {
         writeln!(f, "  link   UDP {} between edge and transceiver", self.link)?;
         writeln!(f, "  admin  http://{}/metrics (edge)", self.edge_admin)?;
         writeln!(f, "         http://{}/metrics (transceiver)", self.transceiver_admin)?;
+        match &self.agent {
+            Some(Answers::At { name, address }) => writeln!(f, "  agent  {name} at {address}")?,
+            Some(Answers::Not { name, reason }) => {
+                writeln!(f, "  agent  parrot answers instead of {name}: {reason}")?;
+            }
+            None => {}
+        }
         writeln!(f, "  state  {} (keys and certificates)", self.state_dir.display())?;
         write!(f, "\nCtrl-C stops both.")
     }
