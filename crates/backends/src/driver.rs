@@ -69,6 +69,13 @@ struct Call {
 /// Drives a call's backend until the call is over.
 pub(crate) async fn run(targets: Arc<[Target]>, session: Session, far: Far) {
     let mut call = Call { far, session, memory: Memory::default(), responses: Responses::default(), streams: 0 };
+    // What holds is told first; a stream begins with it.
+    while !call.memory.has_settings() {
+        match call.far.inputs.recv().await {
+            Some(BackendInput::Close) | None => return,
+            Some(input) => drop(call.noted(input)),
+        }
+    }
     let (mut at, mut failures) = (0, 0_u32);
     loop {
         let Some(target) = targets.get(at) else { return };
@@ -94,24 +101,20 @@ pub(crate) async fn run(targets: Arc<[Target]>, session: Session, far: Far) {
 impl Call {
     /// One stream, from its opening to its end.
     async fn stream(&mut self, target: &Target) -> End {
-        // What the call began with is there by now: settings come first.
-        tokio::task::yield_now().await;
-        if !self.take_waiting() {
-            return End::Closed;
-        }
         self.streams += 1;
         let ready = tokio::time::Instant::now() + target.timeouts.ready;
         match &target.kind {
             Kind::Local(local) => self.local(local).await,
             Kind::Grpc(endpoint) => {
+                let mut waiting = Waiting::new(self.memory.unanswered(), self.responses.ask());
                 let opening = grpc::open(endpoint, self.beginning());
-                let opened = match self.meanwhile(tokio::time::timeout_at(ready, opening)).await {
+                let opened = match self.meanwhile(Some(&mut waiting), tokio::time::timeout_at(ready, opening)).await {
                     None => return End::Closed,
                     Some(Err(_)) => Err(Lost::new("silent", "no stream within ready_timeout_ms")),
                     Some(Ok(opened)) => opened,
                 };
                 match opened {
-                    Ok((machine, up, down)) => self.carry(target, ready, machine, up, down).await,
+                    Ok((machine, up, down)) => self.carry(target, ready, waiting, machine, up, down).await,
                     Err(lost) => End::Lost { lost, ready: false },
                 }
             }
@@ -121,7 +124,7 @@ impl Call {
     fn beginning(&self) -> Beginning {
         Beginning {
             session: self.session.clone(),
-            settings: Arc::clone(self.memory.settings()),
+            settings: self.memory.settings(),
             history: self.memory.history(),
             snapshot: self.memory.snapshot().to_vec(),
             reopened: self.streams.saturating_sub(1),
@@ -133,12 +136,12 @@ impl Call {
         &mut self,
         target: &Target,
         ready: tokio::time::Instant,
+        mut waiting: Waiting,
         mut machine: M,
         mut up: impl Sink<M::Up> + Unpin,
         mut down: impl Stream<Item = Result<M::Down, Lost>> + Unpin,
     ) -> End {
         let opened = Instant::now();
-        let mut waiting = Waiting::new(self.memory.unanswered(), self.responses.ask());
         let mut outputs: VecDeque<BackendOutput> = VecDeque::new();
         let (mut is_ready, mut sendable) = (false, None);
         loop {
@@ -224,7 +227,7 @@ impl Call {
     /// A machine inside this process.
     async fn local(&mut self, local: &Local) -> End {
         let mut machine = (local.0)();
-        machine.handle(BackendInput::Settings(Arc::clone(self.memory.settings())));
+        machine.handle(BackendInput::Settings(self.memory.settings()));
         let history = self.memory.history().into_iter().map(|item| BackendInput::Item(Box::new(item)));
         for input in history.chain(self.memory.unanswered()).chain(self.responses.ask()) {
             machine.handle(input);
@@ -300,26 +303,19 @@ impl Call {
         }
     }
 
-    /// Notes all that waits. `false`: the call is over.
-    fn take_waiting(&mut self) -> bool {
-        loop {
-            match self.far.inputs.try_recv() {
-                Ok(BackendInput::Close) | Err(tokio::sync::mpsc::error::TryRecvError::Disconnected) => return false,
-                Ok(input) => drop(self.noted(input)),
-                Err(tokio::sync::mpsc::error::TryRecvError::Empty) => return true,
-            }
-        }
-    }
-
-    /// Notes what the dialogue says until something is done. `None`: the call is over.
-    async fn meanwhile<T>(&mut self, doing: impl Future<Output = T>) -> Option<T> {
+    /// Notes what the dialogue says until something is done, and keeps it for the stream that is being opened. `None`: the call is over.
+    async fn meanwhile<T>(&mut self, mut waiting: Option<&mut Waiting>, doing: impl Future<Output = T>) -> Option<T> {
         let mut doing = std::pin::pin!(doing);
         loop {
             tokio::select! {
                 done = &mut doing => return Some(done),
                 input = self.far.inputs.recv() => {
                     let input = input.filter(|input| *input != BackendInput::Close)?;
-                    drop(self.noted(input));
+                    if let Some(input) = self.noted(input)
+                        && let Some(waiting) = &mut waiting
+                    {
+                        waiting.push(input);
+                    }
                 }
             }
         }
@@ -366,7 +362,7 @@ impl Call {
         }
         let wait = BACKOFF.saturating_mul(1 << (rounds - 1).min(10)).min(BACKOFF_MAX);
         let wait = wait.mul_f64(rand::rng().random_range(0.5..1.5));
-        self.meanwhile(tokio::time::sleep(wait)).await.is_some()
+        self.meanwhile(None, tokio::time::sleep(wait)).await.is_some()
     }
 }
 

@@ -21,7 +21,7 @@ const MAX_AUDIO: usize = 480_000;
 /// What was said so far.
 #[derive(Debug, Default)]
 pub struct Memory {
-    settings: Arc<Settings>,
+    settings: Option<Arc<Settings>>,
     items: VecDeque<Remembered>,
     bytes: usize,
     snapshot: Vec<u8>,
@@ -51,7 +51,7 @@ impl Memory {
     /// Notes what the dialogue tells the backend.
     pub fn note_input(&mut self, input: &BackendInput) {
         match input {
-            BackendInput::Settings(settings) => self.settings = Arc::clone(settings),
+            BackendInput::Settings(settings) => self.settings = Some(Arc::clone(settings)),
             BackendInput::Connected => self.connected = true,
             BackendInput::Item(item) => self.insert(item),
             BackendInput::ItemDeleted { id } => self.forget_where(|item| item.id == *id),
@@ -83,10 +83,16 @@ impl Memory {
         self.snapshot = snapshot;
     }
 
+    /// It was told what holds.
+    #[must_use]
+    pub fn has_settings(&self) -> bool {
+        self.settings.is_some()
+    }
+
     /// What holds.
     #[must_use]
-    pub fn settings(&self) -> &Arc<Settings> {
-        &self.settings
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.clone().unwrap_or_default()
     }
 
     /// The latest of the backend's snapshots; empty: there is none.
