@@ -21,7 +21,7 @@ use rtc::stun::IntegrityKey;
 use rtc::{Candidate, Credentials, FORMER_MAX, Path};
 use tokio::sync::Notify;
 
-use crate::auth::Held;
+use crate::auth::{Grant, Held};
 use crate::keys::PopKeys;
 use crate::renew::{self, Ask, Change, Changed, Minting, PendingCall, Refusal, Versions};
 use crate::seats::{LOCAL, Seat};
@@ -145,6 +145,8 @@ pub struct Terms {
     pub ticket_expires: u32,
     /// Its place among the calls of its key, if their number is limited.
     pub held: Option<Arc<Held>>,
+    /// Who made it, if that is known: a ticket names the tenant alone.
+    pub maker: Option<Arc<str>>,
 }
 
 /// A session of this edge.
@@ -158,6 +160,8 @@ pub struct Entry {
     pub versions: Versions,
     /// Whose call it is: nobody else can change or end it.
     pub tenant: u16,
+    /// Who made it, if that is known.
+    maker: Option<Arc<str>>,
     /// The transceiver that has it, [`UNPLACED`] until one has.
     place: AtomicU32,
     /// Its place among the calls of its key, which goes with the call.
@@ -202,6 +206,13 @@ impl Entry {
     #[must_use]
     pub fn held(&self) -> Option<Arc<Held>> {
         self.held.upgrade()
+    }
+
+    /// Whether somebody may change and end it. Who mints ephemeral keys answers for the whole tenant, and they for themselves; a call that came by
+    /// a ticket is the tenant's.
+    #[must_use]
+    pub fn is_of(&self, grant: &Grant) -> bool {
+        grant.tenant == self.tenant && (grant.mints || self.maker.as_ref().is_none_or(|maker| *maker == grant.subject))
     }
 
     /// A transceiver has taken it.
@@ -424,6 +435,7 @@ impl Directory {
             closing: AtomicBool::new(false),
             key: IntegrityKey::new(pending.setup.local_password.expose()),
             tenant: pending.call.terms.tenant,
+            maker: pending.call.terms.maker.clone(),
             held: pending.call.terms.held.as_ref().map_or_else(Weak::new, Arc::downgrade),
             place: AtomicU32::new(if pending.seat.transceiver() == LOCAL { LOCAL.0 } else { UNPLACED }),
             pending: Mutex::new(Some(Box::new(pending))),
@@ -462,16 +474,30 @@ impl Directory {
     /// such session.
     pub fn close(&self, session: SessionId, cause: CloseCause) -> bool {
         let Some(entry) = self.get(session) else { return false };
-        if self.abandon(session, &entry) {
+        self.end(session, &entry, cause);
+        true
+    }
+
+    /// Ends a session for one that comes in its stead; what that one inherits: the place among the calls of its key, which the worker's end of
+    /// it would give back a moment later. One inherits it: whoever comes when the session is ended already pays for a place of its own.
+    #[must_use]
+    pub fn replace(&self, session: SessionId, cause: CloseCause) -> Option<Arc<Held>> {
+        let entry = self.get(session)?;
+        let held = entry.held();
+        if self.end(session, &entry, cause) { held } else { None }
+    }
+
+    /// `false`: somebody else has ended it.
+    fn end(&self, session: SessionId, entry: &Entry, cause: CloseCause) -> bool {
+        if self.abandon(session, entry) {
             return true;
         }
-        if let Owner::Worker(worker) = entry.owner()
-            && !entry.closing.swap(true, Ordering::Relaxed)
-            && let Some(mailbox) = self.mailbox(worker)
-        {
+        let Owner::Worker(worker) = entry.owner() else { return false };
+        let ends = !entry.closing.swap(true, Ordering::Relaxed);
+        if ends && let Some(mailbox) = self.mailbox(worker) {
             mailbox.command(Command::Close { session, cause });
         }
-        true
+        ends
     }
 
     /// Changes what a call that nobody claimed has agreed. `None`: it is claimed.

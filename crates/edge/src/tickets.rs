@@ -154,7 +154,7 @@ struct State {
     config_until: BTreeSet<(u32, SessionId)>,
     config_bytes: usize,
     by_source: HashMap<u64, usize>,
-    /// Of those handed out, when each expires and whose it is. They live equally long, so the oldest is the first to go.
+    /// Of those handed out, when each expires and whose it is. One behind others that live longer is kept as long as these.
     issued: VecDeque<(u32, u64)>,
     issued_by_source: HashMap<u64, usize>,
 }

@@ -13,7 +13,7 @@ pub const PRESET_MAX: usize = 8 << 10;
 /// What a key is to be made of.
 #[derive(Debug, Clone)]
 pub struct Terms<'a> {
-    /// Unix seconds from which on it is nothing.
+    /// Unix seconds from which on it is nothing; sooner, if who asks is nothing sooner.
     pub expires: u64,
     /// Limits beyond those of who asks.
     pub allowance: Allowance,
@@ -54,8 +54,9 @@ impl Grant {
     pub fn mint(&self, routes: &RouteKeys, nonce: [u8; NONCE_BYTES], terms: &Terms<'_>) -> Minted {
         let id: String = nonce.iter().map(|byte| format!("{byte:02x}")).collect();
         let grant = self.narrowed(&format!("ek:{id}"), &terms.allowance);
+        let expires = grant.expires.map_or(terms.expires, |own| own.min(terms.expires));
         let content = Content {
-            expires: terms.expires,
+            expires,
             tenant: grant.tenant,
             subject: grant.subject.to_string(),
             max_seconds: grant.max_seconds,
@@ -65,7 +66,7 @@ impl Grant {
         };
         // Texts and numbers: there is nothing in it that JSON has no word for.
         let plain = serde_json::to_vec(&content).unwrap_or_default();
-        Minted { value: routes.seal_ephemeral(nonce, &plain), expires: terms.expires }
+        Minted { value: routes.seal_ephemeral(nonce, &plain), expires }
     }
 }
 
@@ -85,5 +86,6 @@ pub(super) fn open(routes: &RouteKeys, key: &str, now: u64) -> Result<Grant, Ref
         models: content.models,
         preset: content.preset,
         mints: false,
+        expires: Some(content.expires),
     })
 }

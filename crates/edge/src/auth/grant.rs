@@ -51,6 +51,8 @@ pub struct Grant {
     pub preset: Option<String>,
     /// Whether ephemeral keys may be made of it.
     pub mints: bool,
+    /// Unix seconds from which on it is nothing. `None`: it lasts.
+    pub expires: Option<u64>,
 }
 
 impl Grant {
@@ -67,7 +69,16 @@ impl Grant {
         let Allowance { max_seconds, max_concurrent, models } = allowance;
         let counted = (max_concurrent != 0).then(|| Counted { subject: Arc::clone(&subject), most: max_concurrent });
         let models = (!models.is_empty()).then_some(models);
-        Self { tenant, subject, max_seconds, counted: counted.into_iter().collect(), models, preset: None, mints: true }
+        Self {
+            tenant,
+            subject,
+            max_seconds,
+            counted: counted.into_iter().collect(),
+            models,
+            preset: None,
+            mints: true,
+            expires: None,
+        }
     }
 
     /// What is left of it for somebody else: the smaller of each limit, on top of its own count.
@@ -91,6 +102,7 @@ impl Grant {
             models,
             preset: None,
             mints: false,
+            expires: self.expires,
         }
     }
 

@@ -163,12 +163,13 @@ impl Signed {
                 return refuse("its aud is not this edge's audience".to_owned());
             }
         }
-        let Claims { sub, tenant, max_seconds, max_concurrent, models, .. } = claims;
+        let Claims { sub, tenant, max_seconds, max_concurrent, models, exp, .. } = claims;
         if max_concurrent != 0 && sub.is_none() {
             return refuse("max_concurrent needs a sub, whose calls are counted".to_owned());
         }
         let subject = format!("sub:{}", sub.as_deref().unwrap_or_default());
-        Ok(Grant::new(tenant, &subject, Allowance { max_seconds, max_concurrent, models }))
+        let grant = Grant::new(tenant, &subject, Allowance { max_seconds, max_concurrent, models });
+        Ok(Grant { expires: Some(exp), ..grant })
     }
 }
 

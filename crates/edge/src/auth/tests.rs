@@ -69,7 +69,10 @@ fn an_open_edge_keeps_to_what_an_ephemeral_key_says() {
 fn a_token_grants_what_it_says_until_it_expires() {
     let auth = signing(None, None);
     let limits = allowance(60, 2, &["parrot"]);
-    assert_eq!(judge(&auth, &token(NOW + 1, &limits)), Ok(Grant::new(7, "sub:ada", limits.clone())));
+    assert_eq!(
+        judge(&auth, &token(NOW + 1, &limits)),
+        Ok(Grant { expires: Some(NOW + 1), ..Grant::new(7, "sub:ada", limits.clone()) })
+    );
     // Two clocks may differ by 10 s.
     assert!(judge(&auth, &token(NOW - 9, &limits)).is_ok());
     assert_eq!(judge(&auth, &token(NOW - 10, &limits)), Err(Refusal::Expired(10)));
@@ -136,7 +139,10 @@ fn keys_of_an_issuer_verify_and_a_shared_secret_among_them_does_not() {
     let token = jsonwebtoken::encode(&header, &json!({ "exp": NOW + 60, "sub": "ada" }), &key).unwrap();
     assert_eq!(judge(&auth, &token), Err(Refusal::Unknown), "nobody is trusted yet");
     auth.trust(Keyset::read(set.to_string().as_bytes()).unwrap());
-    assert_eq!(judge(&auth, &token), Ok(Grant::new(0, "sub:ada", Allowance::default())));
+    assert_eq!(
+        judge(&auth, &token),
+        Ok(Grant { expires: Some(NOW + 60), ..Grant::new(0, "sub:ada", Allowance::default()) })
+    );
     header.kid = Some("two".to_owned());
     let other = jsonwebtoken::encode(&header, &json!({ "exp": NOW + 60 }), &key).unwrap();
     assert_eq!(judge(&auth, &other), Err(Refusal::Unknown), "it names a key that is not there");
@@ -152,6 +158,7 @@ fn an_ephemeral_key_grants_no_more_than_who_made_it() {
         subject: Arc::from("ek:010101010101010101010101"),
         preset: Some(r#"{"model":"parrot"}"#.to_owned()),
         mints: false,
+        expires: Some(NOW + 10),
         ..owner.clone()
     };
     assert_eq!(same, expected);
@@ -160,6 +167,18 @@ fn an_ephemeral_key_grants_no_more_than_who_made_it() {
     assert_eq!(less.counted.iter().map(|counted| counted.most).collect::<Vec<_>>(), [2, 1]);
     let more = open(owner.mint(&routes(), [3; 12], &terms(allowance(600, 9, &["oracle"]))));
     assert_eq!((more.max_seconds, more.allows("oracle"), more.allows("echo")), (60, false, false));
+}
+
+#[test]
+fn an_ephemeral_key_ends_with_the_token_that_it_was_made_of() {
+    let holder = judge(&signing(None, None), &token(NOW + 5, &Allowance::default())).unwrap();
+    let terms = |expires| Terms { expires, allowance: Allowance::default(), preset: None };
+    for (asked, expires) in [(NOW + 7200, NOW + 5), (NOW + 2, NOW + 2)] {
+        let made = holder.mint(&routes(), [1; 12], &terms(asked));
+        assert_eq!(made.expires, expires);
+        let late = Auth::default().judge(Some(&Presented::new(&made.value)), &routes(), expires);
+        assert_eq!(late, Err(Refusal::Expired(0)));
+    }
 }
 
 #[test]

@@ -188,6 +188,13 @@ impl Config {
             "whoever is on the way could put keys of their own there",
             "name an https:// URL, or a file",
         );
+        problems.require(
+            self.auth.jwks.is_empty() || !self.auth.audience.is_empty(),
+            "auth.audience",
+            "\"\"",
+            "each token of the issuer of auth.jwks would be a key here, whatever app it was made for (RFC 8725 3.9)",
+            "set it to what the aud of tokens for this edge says",
+        );
         let mut ids: Vec<&str> = self.auth.keys.iter().map(|key| key.id.as_str()).collect();
         ids.sort_unstable();
         problems.require(
@@ -249,6 +256,15 @@ mod tests {
 
     fn with(auth: AuthConfig) -> Config {
         Config { auth, ..Config::default() }
+    }
+
+    #[test]
+    fn an_issuer_of_tokens_for_other_apps_is_trusted_with_an_audience_alone() {
+        let jwks = "https://issuer.example/keys".to_owned();
+        let any = AuthConfig { jwks, ..AuthConfig::default() };
+        let ours = AuthConfig { audience: "voice".to_owned(), ..any.clone() };
+        assert!(problems(&with(any)).iter().any(|problem| problem.contains("auth.audience")));
+        assert_eq!(problems(&with(ours)), [] as [String; 0]);
     }
 
     #[test]

@@ -320,6 +320,7 @@ pub(crate) fn ticket_pending(ticket: &Ticket, unix_seconds: u32, setup: Setup, a
         max_seconds: ticket.max_seconds(),
         ticket_expires: ticket.expires(),
         held: None,
+        maker: None,
     };
     let audio = AudioFacts::of(&setup);
     let call = CallInfo { model, session_config, created_at: u64::from(unix_seconds), terms, audio };
@@ -349,7 +350,13 @@ pub(super) fn terms(
     in_place_of: Option<&Arc<Held>>,
 ) -> Result<Terms, ApiError> {
     let Some(grant) = grant else { return Ok(Terms::default()) };
-    let terms = |held| Terms { tenant: grant.tenant, max_seconds: grant.max_seconds, ticket_expires: 0, held };
+    let terms = |held| Terms {
+        tenant: grant.tenant,
+        max_seconds: grant.max_seconds,
+        ticket_expires: 0,
+        held,
+        maker: Some(Arc::clone(&grant.subject)),
+    };
     if let Some(held) = in_place_of.filter(|held| held.is_of(grant)) {
         return Ok(terms(Some(Arc::clone(held))));
     }

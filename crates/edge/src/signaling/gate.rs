@@ -52,8 +52,8 @@ pub(super) fn grant_of(request: &Request) -> Option<Arc<Grant>> {
     request.extensions().get::<Arc<Grant>>().cloned()
 }
 
-/// Whether a call is there, and of the same tenant.
+/// Whether a call is there, and theirs.
 pub(super) fn owns(shared: &Shared, grant: Option<&Arc<Grant>>, session: SessionId) -> bool {
     let entry = shared.directory.get(session);
-    entry.is_some_and(|entry| grant.is_none_or(|grant| grant.tenant == entry.tenant))
+    entry.is_some_and(|entry| grant.is_none_or(|grant| entry.is_of(grant)))
 }

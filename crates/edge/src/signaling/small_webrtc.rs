@@ -31,7 +31,7 @@ use super::error::ApiError;
 use super::{
     BODY_PATIENCE, CreateQuery, MAX_OFFER_BYTES, MAX_SESSION_BYTES, body, change, gate, no_such_call, secrets,
 };
-use crate::auth::{Grant, Held};
+use crate::auth::Grant;
 use crate::renew::Change;
 use crate::worker::CloseCause;
 
@@ -97,7 +97,7 @@ pub(super) async fn offer(
                 answered => return answered.map(|sdp| answer(session, &sdp)),
             }
         }
-        place = end(&shared, session);
+        place = shared.directory.replace(session, CloseCause::HangUp);
     }
     let call = CreateCall {
         offer: &asked.sdp,
@@ -163,14 +163,6 @@ async fn renegotiate(shared: &Shared, session: SessionId, offer: Offer) -> Resul
     let changed = changed?;
     tracing::info!(call = %session, restarted = changed.restarted, "later offer answered");
     Ok(changed.answer.unwrap_or_default())
-}
-
-/// Ends a call in whose place another one comes, which inherits its place among the calls of its key: its own end takes its
-/// worker a moment.
-fn end(shared: &Shared, session: SessionId) -> Option<Arc<Held>> {
-    let held = shared.directory.get(session).and_then(|entry| entry.held());
-    shared.directory.close(session, CloseCause::HangUp);
-    held
 }
 
 /// A candidate as browsers have it; an empty one ends the list of an m-line (RFC 8840 §4.1).

@@ -110,9 +110,14 @@ pub fn issue_ticket(
     let max_tens = max_tens(terms.max_call_tens, asked.grant)?;
     // The edge has no use for the config of a call of its own.
     let config = asked.session_json.filter(|_| model != ECHO);
+    // It is used up to its end, however soon the key ends: not beyond it.
+    let left = asked.grant.and_then(|grant| grant.expires).map(|expires| expires.saturating_sub(unix_seconds.into()));
+    let lifetime = left.map_or(terms.lifetime_seconds, |left| {
+        u16::try_from(left).unwrap_or(u16::MAX).clamp(1, terms.lifetime_seconds)
+    });
     let ticket = Ticket {
         route: Route { edge: shared.edge, transceiver, session: SessionId(rng.next_u64()), minted: unix_seconds },
-        lifetime: terms.lifetime_seconds,
+        lifetime,
         max_tens,
         tenant: asked.grant.map_or(DEFAULT_TENANT, |grant| grant.tenant),
         model: tickets.model_field(model, transceiver),
@@ -153,7 +158,7 @@ pub fn issue_ticket(
         sdp_session: local.origin().to_string(),
         cname: local.cname(),
         ice_servers: shared.ice_servers.grant(unix_seconds, rng),
-        expires_in_ms: u64::from(terms.lifetime_seconds) * 1000,
+        expires_in_ms: u64::from(lifetime) * 1000,
         max_call_seconds: ticket.max_seconds(),
         ufrag,
     })

@@ -67,6 +67,7 @@ fn take(shared: &Shared, mut request: Request) -> Result<Response, ApiError> {
                 session(shared, grant.as_deref(), None, "")?
             }
             Asked::Unsaid => return Err(unsaid()),
+            Asked::Call(..) if grant.as_ref().is_some_and(|grant| !grant.mints) => return Err(no_sideband()),
             Asked::Call(id, session) => {
                 let owned = |session: &SessionId| gate::owns(shared, grant.as_ref(), *session);
                 let session = session.filter(owned).ok_or_else(|| super::no_such_call(&id))?;
@@ -122,6 +123,12 @@ fn session(shared: &Shared, grant: Option<&Grant>, model: Option<&str>, intent: 
     };
     shared.counts.created.fetch_add(1, Ordering::Relaxed);
     Ok(Wanted::Session { request: Box::new(request), seat, held })
+}
+
+/// A sideband acts for the application: whoever has the key of a page would hear and steer calls with it, and take the places of the app's own.
+fn no_sideband() -> ApiError {
+    let message = "A sideband needs an API key or a token: an ephemeral key is for the call itself.";
+    ApiError::status(StatusCode::FORBIDDEN, "key_may_not_attach", message)
 }
 
 fn unsaid() -> ApiError {

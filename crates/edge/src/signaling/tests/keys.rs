@@ -227,3 +227,24 @@ async fn the_former_ways_to_a_key_still_lead_there() {
         assert_eq!(call(&shared, key).await.status, StatusCode::CREATED);
     }
 }
+
+#[tokio::test]
+async fn an_ephemeral_key_ends_its_own_calls_alone_and_who_made_it_all_of_the_tenant() {
+    let shared = guarded(Allowance::default());
+    let mint = async || value(&secret(&shared, APP, serde_json::json!({ "session": { "model": "parrot" } })).await);
+    let (one, two) = (mint().await, mint().await);
+    let made = async |key: &str| {
+        let answer = call(&shared, key).await;
+        answer.header("location").rsplit('/').next().unwrap().to_owned()
+    };
+    // Whoever owns no such call is told nothing of it.
+    let hang_up = async |key: &str, call: &str| {
+        let uri = format!("/v1/realtime/calls/{call}/hangup");
+        let answer = ask(&shared, "POST", &uri, key, "application/json", String::new()).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        shared.directory.sessions()
+    };
+    let (first, second, apps) = (made(&one).await, made(&one).await, made(APP).await);
+    assert_eq!([hang_up(&two, &first).await, hang_up(&one, &apps).await, hang_up(OTHER, &first).await], [3, 3, 3]);
+    assert_eq!([hang_up(&one, &first).await, hang_up(APP, &second).await, hang_up(APP, &apps).await], [2, 1, 0]);
+}

@@ -250,6 +250,9 @@ async fn a_restart_keeps_the_place_among_the_calls_of_its_key() {
     let second = ask(&shared, "POST", "/api/offer", "app", &asked(None, false)).await;
     assert_eq!(refusal(&second), refused(429, "too_many_concurrent", ""));
     let (_, restarted) = taken(&ask(&shared, "POST", "/api/offer", "app", &asked(Some(&pc_id), true)).await);
+    // Whoever restarts it once more meanwhile pays for a place of its own.
+    let twice = ask(&shared, "POST", "/api/offer", "app", &asked(Some(&pc_id), true)).await;
+    assert_eq!(refusal(&twice), refused(429, "too_many_concurrent", ""));
     drop(claimed);
     let second = ask(&shared, "POST", "/api/offer", "app", &asked(None, false)).await;
     assert_eq!(refusal(&second), refused(429, "too_many_concurrent", ""), "one call is one place");
