@@ -26,7 +26,7 @@ pub use call::{
 };
 pub use dialect::{Counters, Dialect};
 pub use ga::{Session, Unfit, effective_session};
-pub use limits::{MAX_CLIENT_BYTES, MAX_EVENT_BYTES};
+pub use limits::{MAX_CLIENT_BYTES, MAX_EVENT_BYTES, MAX_SESSION_VALUES, values_at_most};
 pub use turn::{Eagerness, TurnDetection, Vad};
 
 /// What a session is made of.

@@ -5,8 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-/// Largest client text read: the protocol's own megabyte. Parsed it takes up to ~20 times as much, for a moment.
+/// Largest client text read: the protocol's own megabyte.
 pub const MAX_CLIENT_BYTES: usize = 1 << 20;
+
+/// JSON values in a client text: as many as a session may have, and those around it. The costliest, an object of one field, takes 628 bytes as a tree:
+/// 12 MB for a moment, and some 3 ms.
+pub(crate) const MAX_CLIENT_VALUES: usize = 20_000;
 
 /// Largest event sent: what stock browsers take in one message (`a=max-message-size:262144`), and half of what the smallest
 /// default of a WebSocket client is.
@@ -16,7 +20,7 @@ pub const MAX_EVENT_BYTES: usize = 256 * 1024;
 pub(crate) const MAX_SESSION_BYTES: usize = 192 * 1024;
 
 /// Values in the session object. Each takes about 100 bytes beside its text: 16 Ki of them are 1.6 MiB.
-pub(crate) const MAX_SESSION_VALUES: usize = 16 * 1024;
+pub const MAX_SESSION_VALUES: usize = 16 * 1024;
 
 /// Largest item kept and repeated, as text; the same as of a session.
 pub(crate) const MAX_ITEM_BYTES: usize = 192 * 1024;
@@ -169,6 +173,23 @@ impl Flood {
     }
 }
 
+/// At least as many values as a JSON text has, told without reading it: each stands behind an opening bracket or a comma. Whatever is no JSON has some
+/// number too.
+#[must_use]
+pub fn values_at_most(text: &str) -> usize {
+    let (mut count, mut in_string, mut escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' | b',' if !in_string => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
 /// Bytes that a text takes inside JSON, less its quotes.
 pub(crate) fn escaped_len(text: &str) -> usize {
     let escape = |byte: u8| match byte {
@@ -187,6 +208,15 @@ mod tests {
     fn the_length_in_json_is_that_of_the_serializer() {
         let text: String = (0..0x300).filter_map(char::from_u32).collect();
         assert_eq!(escaped_len(&text), serde_json::to_string(&text).unwrap().len() - 2);
+    }
+
+    #[test]
+    fn values_are_counted_outside_of_texts() {
+        for (text, count) in
+            [("1", 1), ("[]", 2), ("[1,2]", 3), (r#"{"a":[{},{}],"b":"[,\",{"}"#, 7), (r#""\\",["#, 3), ("{{{[,", 6)]
+        {
+            assert_eq!(values_at_most(text), count, "{text}");
+        }
     }
 
     #[test]

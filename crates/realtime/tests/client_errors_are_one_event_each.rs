@@ -60,6 +60,18 @@ fn a_mebibyte_is_refused_and_the_session_goes_on() {
 }
 
 #[test]
+fn a_text_of_more_values_than_any_session_has_is_refused_unread_and_the_session_goes_on() {
+    let mut session = opened();
+    for values in [r#"[],"#.repeat(300_000), r#"{"":0},"#.repeat(100_000)] {
+        let text = format!(r#"{{"type":"x","a":[{values}0]}}"#);
+        assert!(text.len() < MAX_CLIENT_BYTES);
+        let seen = send(&mut session, &text);
+        assert_eq!(only_error(&seen)["message"], "The event has more than the 20000 JSON values allowed.");
+    }
+    assert_eq!(send(&mut session, r#"{"type":"session.update","session":{}}"#)[0]["type"], "session.updated");
+}
+
+#[test]
 fn an_unknown_type_is_named_and_bounded() {
     let mut session = opened();
     let text = json!({"type": "x".repeat(10_000), "event_id": "e"}).to_string();

@@ -5,13 +5,13 @@
 //! the oldest. A full control ring makes its producers wait, and a full ring to the link makes its worker wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::Thread;
 
 use bytes::Bytes;
 use link::datagram::{Codec, PlayoutReport};
 use link::ids::Slot;
-use link::proto::{ChannelMessage, EdgeMessage, OpenRequest};
+use link::proto::{ChannelMessage, EdgeMessage, OpenRequest, edge_message};
 
 use crate::call::CallOutput;
 
@@ -21,6 +21,9 @@ pub(crate) const MEDIA: usize = 2048;
 
 /// Messages that wait for a worker: one of each of 1024 calls at once (a drain, a lost link). Beyond it producers wait.
 pub(crate) const CONTROL: usize = 1024;
+
+/// Bytes of clients' messages among them: 16 of the largest, which take a worker 2 to 4 ms each at worst. Beyond it producers wait.
+pub(crate) const CONTROL_BYTES: usize = 16 << 20;
 
 /// Outputs that wait for the link thread: 3 frames per call and turn of the worker's loop, and a message or two beside
 /// them, for 1024 calls. Beyond it the worker waits.
@@ -49,6 +52,19 @@ pub(crate) enum Control {
     Forget { key: CallKey },
     /// No more calls come, those that are here are forgotten.
     Stop,
+}
+
+impl Control {
+    /// Bytes of a client's in it.
+    pub(crate) fn client_bytes(&self) -> usize {
+        match self {
+            Self::Message {
+                message: EdgeMessage { kind: Some(edge_message::Kind::ChannelMessage(message)) }, ..
+            }
+            | Self::Attached { message, .. } => message.data.len(),
+            _ => 0,
+        }
+    }
 }
 
 /// To a worker, dropped when it falls behind.
@@ -95,6 +111,8 @@ pub(crate) struct WorkerCounts {
     pub(crate) ignored: AtomicU64,
     /// Frames that came a second time.
     pub(crate) repeated: AtomicU64,
+    /// Of clients' messages in the control ring: written by both ends.
+    pub(crate) client_bytes: AtomicUsize,
     /// [`voice::StreamStats::values`].
     pub(crate) stream: [AtomicU64; 8],
 }
@@ -126,9 +144,19 @@ impl ToWorker {
         }
     }
 
-    /// Offers a control message and wakes the worker; gives it back when the ring is full.
+    /// Offers a control message and wakes the worker; gives it back when the ring is full, or holds enough of clients' messages.
     pub(crate) fn control(&mut self, control: Control) -> Result<(), Control> {
+        let bytes = control.client_bytes();
+        let waiting = self.counts.client_bytes.load(Ordering::Relaxed);
+        // Other ends of what it counts only take away.
+        if bytes > 0 && waiting > 0 && waiting + bytes > CONTROL_BYTES {
+            return Err(control);
+        }
+        self.counts.client_bytes.fetch_add(bytes, Ordering::Relaxed);
         let pushed = self.control.push(control).map_err(|rtrb::PushError::Full(control)| control);
+        if pushed.is_err() {
+            self.counts.client_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
         self.wake();
         pushed
     }

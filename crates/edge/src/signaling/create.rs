@@ -16,6 +16,7 @@ use rtc::{Candidate, ClientFacts, LocalDescription, Negotiated, Offer, Redundanc
 
 use super::error::ApiError;
 use super::ice_servers::IceServers;
+use super::named::Named;
 use super::ticket::{self, Shown};
 use crate::auth::{Auth, Grant, Held};
 use crate::directory::{AudioFacts, CallInfo, Directory, Pending, Terms};
@@ -197,8 +198,8 @@ fn answer(
     if call.ticket.is_none() {
         refuse_draining(shared)?;
     }
-    let named = Named::read(call.session_json)?;
     let offer = Offer::parse(call.offer).map_err(|e| ApiError::invalid("invalid_offer", "sdp", e.to_string()))?;
+    let named = Named::read(call.session_json)?;
     if let Some(shown) = call.ticket {
         return answer_ticket(shared, now, unix_seconds, &offer, call, shown);
     }
@@ -399,37 +400,6 @@ fn agree_on_events(setup: &mut Setup, dcid: Option<u16>) -> Result<(), ApiError>
         sctp.negotiated.push(Negotiated::reliable(id, EVENTS_LABEL));
     }
     Ok(())
-}
-
-/// What of a session the edge has a use for.
-#[derive(Debug, Default)]
-pub(super) struct Named {
-    /// `session.model`.
-    pub(super) model: Option<String>,
-    /// `session.type`.
-    pub(super) kind: Option<String>,
-}
-
-impl Named {
-    /// Reads a session, which has to be a JSON object.
-    pub(super) fn read(session_json: Option<&str>) -> Result<Self, ApiError> {
-        let Some(json) = session_json else { return Ok(Self::default()) };
-        let value: serde_json::Value = serde_json::from_str(json)
-            .map_err(|e| ApiError::invalid("invalid_json", "session", format!("The part session is not JSON: {e}.")))?;
-        if !value.is_object() {
-            return Err(ApiError::invalid("invalid_json", "session", "The part session must be a JSON object."));
-        }
-        let text = |name: &str| match value.get(name) {
-            None | Some(serde_json::Value::Null) => Ok(None),
-            Some(serde_json::Value::String(text)) => Ok(Some(text.clone())),
-            Some(_) => {
-                let param = format!("session.{name}");
-                let message = format!("{param} must be a string.");
-                Err(ApiError::invalid("invalid_type", param, message))
-            }
-        };
-        Ok(Self { model: text("model")?, kind: text("type")? })
-    }
 }
 
 /// The model that serves a call. A name that is not known gives the default one, or the first that the grant allows.

@@ -27,6 +27,7 @@ mod create;
 mod error;
 mod gate;
 mod ice_servers;
+mod named;
 mod page;
 mod secrets;
 mod small_webrtc;

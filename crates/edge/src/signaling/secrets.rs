@@ -21,9 +21,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::callers::Caller;
-use super::create::{Named, Shared, choose_model, model_forbidden};
+use super::create::{Shared, choose_model, model_forbidden};
 use super::error::ApiError;
 use super::gate::grant_of;
+use super::named::Named;
 use super::{BODY_PATIENCE, body};
 use crate::auth::{Allowance, Grant, PRESET_MAX, Terms};
 
@@ -163,6 +164,10 @@ fn preset(session: Map<String, Value>) -> Result<String, ApiError> {
 /// A session laid over a key's preset, field by field: what it does not name stays, and `null` is a value like others.
 pub(super) fn laid_over(preset: &str, session: Option<&str>) -> Result<String, ApiError> {
     let Some(session) = session else { return Ok(preset.to_owned()) };
+    if realtime::values_at_most(session) > realtime::MAX_SESSION_VALUES {
+        let message = format!("The session has more than {} JSON values.", realtime::MAX_SESSION_VALUES);
+        return Err(ApiError::invalid("invalid_value", "session", message));
+    }
     let mut whole: Value = parse(preset)?;
     let over: Value = serde_json::from_str(session)
         .map_err(|e| ApiError::invalid("invalid_json", "session", format!("The part session is not JSON: {e}.")))?;

@@ -12,9 +12,10 @@ use rand::Rng;
 use rtc::{LocalDescription, Password, Redundancy, SctpInit};
 use serde::{Serialize, Serializer};
 
-use super::create::{ECHO, Named, RETRY_AFTER, Shared, choose_model, internal};
+use super::create::{ECHO, RETRY_AFTER, Shared, choose_model, internal};
 use super::error::ApiError;
 use super::ice_servers::Granted;
+use super::named::Named;
 use crate::auth::{Grant, shorter};
 use crate::keys::PopKeys;
 use crate::seats::LOCAL;

@@ -15,9 +15,10 @@ use link::proto::{OpenRequest, Transport};
 use rand::Rng as _;
 
 use super::callers::Caller;
-use super::create::{Named, RETRY_AFTER, Shared, choose_model, find_seat, refuse_draining, terms};
+use super::create::{RETRY_AFTER, Shared, choose_model, find_seat, refuse_draining, terms};
 use super::error::ApiError;
 use super::gate;
+use super::named::Named;
 use crate::auth::Grant;
 use crate::directory::Terms;
 use crate::websocket::{Asked, Azure, Handshake, Joining, SUBPROTOCOL, Wanted, Whereabouts, whereabouts};

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::error::{ApiError, shown};
 use super::patch::Patch;
-use crate::limits::MAX_CLIENT_BYTES;
+use crate::limits::{MAX_CLIENT_BYTES, MAX_CLIENT_VALUES, values_at_most};
 
 /// Longest playout delay taken: nobody converses over more, and what was heard is placed by it.
 const MAX_PLAYOUT_MS: f64 = 2000.0;
@@ -66,6 +66,10 @@ pub(crate) fn parse(text: &str) -> Envelope {
     let refused = |error| Envelope { event_id: None, event: Err(error) };
     if text.len() > MAX_CLIENT_BYTES {
         let message = format!("The event of {} bytes is larger than the {MAX_CLIENT_BYTES} bytes allowed.", text.len());
+        return refused(ApiError::invalid_event(message));
+    }
+    if values_at_most(text) > MAX_CLIENT_VALUES {
+        let message = format!("The event has more than the {MAX_CLIENT_VALUES} JSON values allowed.");
         return refused(ApiError::invalid_event(message));
     }
     let object = match serde_json::from_str(text) {

@@ -165,7 +165,10 @@ impl Session {
             Ok(ClientEvent::SessionUpdate(_)) => Some(self.settings.bytes()),
             // Added and done.
             Ok(ClientEvent::ItemCreate { .. }) => Some(text.len() * 2),
-            Ok(ClientEvent::ItemRetrieve { item }) => Some(self.items.bytes_of(item)),
+            // A cut item is read and written anew.
+            Ok(ClientEvent::ItemRetrieve { item } | ClientEvent::ItemTruncate { item, .. }) => {
+                Some(self.items.bytes_of(item))
+            }
             _ => Some(0),
         }
     }

@@ -21,9 +21,11 @@ use crate::ring::{CONTROL, Control, FromWorker, MEDIA, Media, OUTPUTS, ToWorker,
 /// turn to a few milliseconds at worst; control is looked at between.
 const BATCH: usize = 16;
 
-/// Control messages in a turn: a client that floods its channel waits for the others' audio, too. Each costs below 1 ms at
-/// worst (a `session.update` of a session of 192 KiB), and 10 us usually.
+/// Control messages in a turn: a client that floods its channel waits for the others' audio, too. Each costs 10 us usually.
 const CONTROL_BATCH: usize = 32;
+
+/// ... and what they take together: the largest that clients may send cost some ms each (20,000 JSON values make a tree of 12 MB at worst).
+const CONTROL_TIME: Duration = Duration::from_millis(2);
 
 /// While the ring to the link thread is full.
 const BACKOFF: Duration = Duration::from_millis(1);
@@ -109,12 +111,7 @@ impl Shell {
         while !self.stopping {
             let now = Instant::now();
             let mut busy = false;
-            for _ in 0..CONTROL_BATCH {
-                if !self.handle_control(now) {
-                    break;
-                }
-                busy = true;
-            }
+            busy |= self.handle_controls(now);
             // What makes more outputs waits for room.
             let room = self.send_outputs();
             if room {
@@ -141,6 +138,19 @@ impl Shell {
         }
     }
 
+    /// A turn's share of them; `false`: there was nothing.
+    fn handle_controls(&mut self, now: Instant) -> bool {
+        for taken in 0..CONTROL_BATCH {
+            if !self.handle_control(now) {
+                return taken > 0;
+            }
+            if now.elapsed() > CONTROL_TIME {
+                break;
+            }
+        }
+        true
+    }
+
     /// `false`: there was nothing.
     fn handle_control(&mut self, now: Instant) -> bool {
         let Ok(control) = self.control.pop() else {
@@ -148,6 +158,7 @@ impl Shell {
             self.stopping |= self.control.is_abandoned();
             return false;
         };
+        self.counts.client_bytes.fetch_sub(control.client_bytes(), Ordering::Relaxed);
         self.stopping |= !self.worker.handle_control(now, control);
         true
     }
@@ -156,7 +167,7 @@ impl Shell {
         let Ok(media) = self.media.pop() else { return false };
         if let Err(media) = self.worker.handle_media(now, media) {
             // The call may have been opened after the last look into the other ring.
-            while self.handle_control(now) {}
+            self.handle_controls(now);
             if self.worker.handle_media(now, media).is_err() {
                 self.worker.drop_media();
             }
