@@ -20,7 +20,7 @@ use super::error::ApiError;
 use super::gate;
 use crate::auth::Grant;
 use crate::directory::Terms;
-use crate::websocket::{Asked, Azure, Handshake, Joining, SUBPROTOCOL, Wanted, Whereabouts, whereabouts};
+use crate::websocket::{Asked, Azure, EXTENSION, Handshake, Joining, SUBPROTOCOL, Wanted, Whereabouts, whereabouts};
 
 /// What a session is for that answers nothing: its intent and its type.
 const TRANSCRIPTION: &str = "transcription";
@@ -78,7 +78,7 @@ fn take(shared: &Shared, mut request: Request) -> Result<Response, ApiError> {
         }
     };
     let upgrade = hyper::upgrade::on(&mut request);
-    if !shared.websockets.join(Joining { upgrade, wanted, place }) {
+    if !shared.websockets.join(Joining { upgrade, wanted, deflate: handshake.deflate, place }) {
         return Err(ApiError::unavailable("busy", RETRY_AFTER, "Too many clients join at this moment; try again."));
     }
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
@@ -90,6 +90,9 @@ fn take(shared: &Shared, mut request: Request) -> Result<Response, ApiError> {
     }
     if handshake.subprotocol {
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    }
+    if handshake.deflate {
+        headers.insert(header::SEC_WEBSOCKET_EXTENSIONS, HeaderValue::from_static(EXTENSION));
     }
     Ok(response)
 }
