@@ -216,8 +216,7 @@ impl Rig {
         let more: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
         let request = format!(
             "GET {target} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
-             Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n{more}\r\n"
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
         );
         stream.write_all(request.as_bytes()).unwrap();
         let mut head = Vec::new();
@@ -327,6 +326,22 @@ fn the_subprotocol_is_answered_when_it_is_offered_and_nothing_else_ever_is() {
     assert!(!head.contains("secret") && !head.contains("deflate"), "{head}");
     let (head, _stream) = rig.ask("/v1/realtime?model=mirror", &[]);
     assert!(head.starts_with("http/1.1 101 ") && !head.contains("sec-websocket-protocol"), "{head}");
+}
+
+#[test]
+fn compression_is_agreed_on_when_it_is_offered_without_a_context_that_either_side_keeps() {
+    let rig = Rig::start("deflate", |_| {});
+    let answer = "\r\nsec-websocket-extensions: permessage-deflate; server_no_context_takeover; client_no_context_takeover; \
+                  server_max_window_bits=12\r\n";
+    for (offer, agreed) in [
+        ("Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits", true),
+        ("Sec-WebSocket-Extensions: permessage-deflate; server_max_window_bits=9", false),
+        ("X: y", false),
+    ] {
+        let (head, _stream) = rig.ask("/v1/realtime?model=mirror", &[offer]);
+        assert!(head.starts_with("http/1.1 101 "), "{head}");
+        assert_eq!((head.contains(answer), head.contains("extensions")), (agreed, agreed), "{offer}: {head}");
+    }
 }
 
 #[test]

@@ -103,6 +103,9 @@ impl Board {
         let [events, bytes] = websockets.dropped();
         counter!("fronthaul_edge_websocket_unread_events_total").absolute(events);
         counter!("fronthaul_edge_websocket_unread_bytes_total").absolute(bytes);
+        for (reason, count) in ["too_large", "broken"].into_iter().zip(websockets.refused()) {
+            counter!("fronthaul_edge_websocket_inflate_refused_total", "reason" => reason).absolute(count);
+        }
         for (reason, count) in websockets.closed() {
             counter!("fronthaul_edge_websockets_closed_total", "reason" => reason.label()).absolute(count);
         }

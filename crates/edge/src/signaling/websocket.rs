@@ -21,7 +21,7 @@ use super::gate;
 use super::named::Named;
 use crate::auth::Grant;
 use crate::directory::Terms;
-use crate::websocket::{Asked, Azure, Handshake, Joining, SUBPROTOCOL, Wanted, Whereabouts, whereabouts};
+use crate::websocket::{Asked, Azure, EXTENSION, Handshake, Joining, SUBPROTOCOL, Wanted, Whereabouts, whereabouts};
 
 /// What a session is for that answers nothing: its intent and its type.
 const TRANSCRIPTION: &str = "transcription";
@@ -80,7 +80,7 @@ fn take(shared: &Shared, mut request: Request) -> Result<Response, ApiError> {
         }
     };
     let upgrade = hyper::upgrade::on(&mut request);
-    if !shared.websockets.join(Joining { upgrade, wanted, place }) {
+    if !shared.websockets.join(Joining { upgrade, wanted, deflate: handshake.deflate, place }) {
         return Err(ApiError::unavailable("busy", RETRY_AFTER, "Too many clients join at this moment; try again."));
     }
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
@@ -92,6 +92,9 @@ fn take(shared: &Shared, mut request: Request) -> Result<Response, ApiError> {
     }
     if handshake.subprotocol {
         headers.insert(header::SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    }
+    if handshake.deflate {
+        headers.insert(header::SEC_WEBSOCKET_EXTENSIONS, HeaderValue::from_static(EXTENSION));
     }
     Ok(response)
 }

@@ -5,6 +5,8 @@ use axum::http::{HeaderMap, HeaderName, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::deflate;
+
 /// The subprotocol of the API, answered when it is offered; clients that can set headers offer none.
 pub const SUBPROTOCOL: &str = "realtime";
 
@@ -24,6 +26,8 @@ pub struct Handshake {
     pub subprotocol: bool,
     /// The client speaks the beta's dialect.
     pub beta: bool,
+    /// The client offers permessage-deflate.
+    pub deflate: bool,
 }
 
 impl Handshake {
@@ -38,7 +42,7 @@ impl Handshake {
         let beta =
             lists(headers, BETA, "realtime=v1") || lists(headers, header::SEC_WEBSOCKET_PROTOCOL, BETA_SUBPROTOCOL);
         let subprotocol = lists(headers, header::SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
-        good.then(|| Self { accept: accept(key.as_bytes()), subprotocol, beta })
+        good.then(|| Self { accept: accept(key.as_bytes()), subprotocol, beta, deflate: deflate::offered(headers) })
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! `signaling::websocket` answers the request and hands a [`Joining`] over; `shell::websocket` carries it from there.
 
+mod deflate;
 mod ending;
 mod handshake;
 mod outbox;
 mod query;
+mod rsv1;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,10 +17,12 @@ use link::ids::{SessionId, TransceiverId};
 use link::proto::OpenRequest;
 use tokio::sync::{mpsc, watch};
 
+pub use deflate::{DEFLATE_MIN, Deflater, EXTENSION, Refused};
 pub use ending::{Ending, Reason, error_event};
 pub use handshake::{Handshake, SUBPROTOCOL};
 pub use outbox::{OUTBOX_MAX, Outbox, SlowReader};
 pub use query::{Asked, Azure};
+pub use rsv1::{Kind, Rsv1};
 
 use crate::directory::Directory;
 use crate::seats::Seat;
@@ -60,6 +64,8 @@ pub struct Joining {
     pub upgrade: OnUpgrade,
     /// What it is for.
     pub wanted: Wanted,
+    /// Its messages may be deflated.
+    pub deflate: bool,
     /// Its place among WebSockets.
     pub place: Place,
 }
@@ -76,6 +82,8 @@ pub struct WebSockets {
     queued: AtomicU64,
     /// Events that no client got, and their bytes.
     dropped: [AtomicU64; 2],
+    /// Deflated messages: too large, and broken.
+    refused: [AtomicU64; 2],
 }
 
 impl WebSockets {
@@ -91,6 +99,7 @@ impl WebSockets {
             closed: Default::default(),
             queued: AtomicU64::new(0),
             dropped: Default::default(),
+            refused: Default::default(),
         }
     }
 
@@ -143,6 +152,16 @@ impl WebSockets {
     /// How many events clients did not read before the end, and their bytes.
     pub(crate) fn dropped(&self) -> [u64; 2] {
         self.dropped.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// A deflated message was not inflated.
+    pub(crate) fn refuse(&self, refused: Refused) {
+        self.refused[usize::from(refused == Refused::Broken)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Deflated messages that would have been too large, and those that were no deflate.
+    pub(crate) fn refused(&self) -> [u64; 2] {
+        self.refused.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
     /// Bytes of events that wait for clients.

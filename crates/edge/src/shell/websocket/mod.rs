@@ -6,9 +6,11 @@
 //! The connections stay registered with the control thread, which says when they can be read; everything else, the
 //! encryption of TLS included, is work of this thread.
 
+mod deflation;
 mod links;
 mod session;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,11 +23,12 @@ use link::quic::Endpoint;
 use tokio::task::LocalSet;
 use tokio::time::timeout;
 
+use self::deflation::Deflation;
 use self::links::Links;
 use self::session::{Bridge, Socket, converse};
 use crate::config::TransceiverConfig;
 use crate::signaling::{ECHO, Shared};
-use crate::websocket::{Ending, Joining, Reason, Wanted};
+use crate::websocket::{Deflater, Ending, Joining, Reason, Wanted};
 
 /// From the answer to the connection: it needs no word of the client's.
 const UPGRADE: Duration = Duration::from_secs(5);
@@ -55,6 +58,7 @@ pub(super) fn run(start: Start) {
 async fn serve(start: Start) -> std::io::Result<()> {
     let endpoint = Endpoint::client_on(&start.node, start.link_bind).map_err(std::io::Error::other)?;
     let links = Rc::new(Links::default());
+    let deflater = Rc::new(RefCell::new(Deflater::default()));
     let mut tasks = tokio::task::JoinSet::new();
     for transceiver in &start.transceivers {
         let id = TransceiverId(transceiver.id);
@@ -66,7 +70,8 @@ async fn serve(start: Start) -> std::io::Result<()> {
     let accepting = async {
         let Some(mut arriving) = shared.websockets.arriving() else { return };
         while let Some(joining) = arriving.recv().await {
-            daemon::spawn_local(attend(Arc::clone(&shared), Rc::clone(&links), joining));
+            let deflation = joining.deflate.then(|| Deflation::new(Rc::clone(&deflater)));
+            daemon::spawn_local(attend(Arc::clone(&shared), Rc::clone(&links), joining, deflation));
         }
     };
     tokio::select! {
@@ -81,13 +86,13 @@ async fn serve(start: Start) -> std::io::Result<()> {
 }
 
 /// One client, to its end.
-async fn attend(shared: Arc<Shared>, links: Rc<Links>, joining: Joining) {
-    let Joining { upgrade, wanted, place } = joining;
+async fn attend(shared: Arc<Shared>, links: Rc<Links>, joining: Joining, deflation: Option<Deflation>) {
+    let Joining { upgrade, wanted, place, .. } = joining;
     let began = Instant::now();
     let Ok(Ok(upgraded)) = timeout(UPGRADE, upgrade).await else {
         return shared.websockets.count(Reason::Lost);
     };
-    let socket = Socket::new(TokioIo::new(upgraded)).await;
+    let socket = Socket::new(TokioIo::new(upgraded), deflation).await;
     let reason = match wanted {
         Wanted::Beta => session::end(socket, Ending::of(Reason::Beta)).await,
         Wanted::Sideband { session, tenant } => match links.join(&shared, session, tenant).await {

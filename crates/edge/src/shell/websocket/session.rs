@@ -17,9 +17,10 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::deflation::{Connection, Deflation};
 #[cfg(doc)]
 use crate::websocket::OUTBOX_MAX;
-use crate::websocket::{Ending, MESSAGE_MAX, Outbox, Reason, WebSockets};
+use crate::websocket::{Ending, MESSAGE_MAX, Outbox, Reason, Refused, WebSockets};
 use crate::worker::session_created;
 
 /// The channel of the events.
@@ -83,20 +84,22 @@ impl Bridge {
 
 /// A connection that was upgraded.
 pub(super) struct Socket<S> {
-    sink: SplitSink<WebSocketStream<S>, Message>,
-    stream: SplitStream<WebSocketStream<S>>,
+    sink: SplitSink<WebSocketStream<Connection<S>>, Message>,
+    stream: SplitStream<WebSocketStream<Connection<S>>>,
+    deflation: Option<Deflation>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
-    pub(super) async fn new(connection: S) -> Self {
+    pub(super) async fn new(connection: S, deflation: Option<Deflation>) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(BUFFER)
             .write_buffer_size(0)
             .max_message_size(Some(MESSAGE_MAX))
             .max_frame_size(Some(MESSAGE_MAX));
+        let connection = Connection::new(connection, deflation.as_ref());
         let socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
         let (sink, stream) = socket.split();
-        Self { sink, stream }
+        Self { sink, stream, deflation }
     }
 }
 
@@ -107,6 +110,7 @@ struct Talk<'a> {
     filled: Notify,
     ping: Cell<bool>,
     heard: Cell<Instant>,
+    deflation: Option<Deflation>,
 }
 
 impl Talk<'_> {
@@ -130,6 +134,24 @@ impl Talk<'_> {
         self.sockets.queued_less(before - outbox.bytes());
         Some(event)
     }
+
+    fn outgoing(&self, event: String) -> Message {
+        match &self.deflation {
+            Some(deflation) => deflation.outgoing(event),
+            None => Message::text(event),
+        }
+    }
+
+    fn incoming(&self, message: Message) -> Result<Message, Ending> {
+        let Some(deflation) = &self.deflation else { return Ok(message) };
+        deflation.incoming(message).map_err(|refused| {
+            self.sockets.refuse(refused);
+            Ending::of(match refused {
+                Refused::TooLarge => Reason::TooLarge,
+                Refused::Broken => Reason::Protocol,
+            })
+        })
+    }
 }
 
 impl Drop for Talk<'_> {
@@ -145,7 +167,7 @@ pub(super) async fn converse<S>(sockets: &WebSockets, socket: Socket<S>, bridge:
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Socket { mut sink, mut stream } = socket;
+    let Socket { mut sink, mut stream, deflation } = socket;
     let Bridge { to_call, mut from_call } = bridge;
     let talk = Rc::new(Talk {
         sockets,
@@ -153,6 +175,7 @@ where
         filled: Notify::new(),
         ping: Cell::new(false),
         heard: Cell::new(Instant::now()),
+        deflation,
     });
     let mut stopped = sockets.stopped();
     let limit = (max_seconds != 0).then(|| Instant::now() + Duration::from_secs(max_seconds.into()) + GRACE);
@@ -170,7 +193,7 @@ where
     if ending.flush {
         last.extend(std::iter::from_fn(|| talk.pop()));
     }
-    close(Socket { sink, stream }, last, ending).await
+    close(Socket { sink, stream, deflation: None }, last, ending).await
 }
 
 async fn reached(limit: Option<Instant>) {
@@ -182,7 +205,7 @@ async fn reached(limit: Option<Instant>) {
 
 async fn read_client<S>(
     talk: &Talk<'_>,
-    stream: &mut SplitStream<WebSocketStream<S>>,
+    stream: &mut SplitStream<WebSocketStream<Connection<S>>>,
     to_call: &mpsc::Sender<EdgeMessage>,
 ) -> Ending
 where
@@ -192,6 +215,10 @@ where
         let (binary, data) = match stream.next().await {
             Some(Ok(message)) => {
                 talk.heard.set(Instant::now());
+                let message = match talk.incoming(message) {
+                    Ok(message) => message,
+                    Err(ending) => return ending,
+                };
                 match message {
                     Message::Text(text) => (false, text.as_bytes().to_vec()),
                     Message::Binary(bytes) => (true, bytes.to_vec()),
@@ -235,14 +262,14 @@ async fn read_call(talk: &Talk<'_>, from_call: &mut mpsc::Receiver<TransceiverMe
     }
 }
 
-async fn write_client<S>(talk: &Talk<'_>, sink: &mut SplitSink<WebSocketStream<S>, Message>) -> Ending
+async fn write_client<S>(talk: &Talk<'_>, sink: &mut SplitSink<WebSocketStream<Connection<S>>, Message>) -> Ending
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
         let next = match talk.ping.take() {
             true => Some(Message::Ping(bytes::Bytes::new())),
-            false => talk.pop().map(Message::text),
+            false => talk.pop().map(|event| talk.outgoing(event)),
         };
         let sent = match next {
             Some(message) => sink.send(message).await,
@@ -283,7 +310,7 @@ async fn close<S>(socket: Socket<S>, last: Vec<String>, ending: Ending) -> Reaso
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Socket { mut sink, mut stream } = socket;
+    let Socket { mut sink, mut stream, .. } = socket;
     let Ending { reason, code, text, event, .. } = ending;
     let say = async {
         if reason != Reason::Client {
@@ -329,10 +356,9 @@ mod tests {
         let (to_call, from_client) = mpsc::channel(1);
         let (to_client, from_call) = mpsc::channel(16);
         let bridge = Bridge::new(to_call, from_call);
-        let over =
-            tokio::task::spawn_local(
-                async move { converse(sockets, Socket::new(far).await, bridge, max_seconds).await },
-            );
+        let over = tokio::task::spawn_local(async move {
+            converse(sockets, Socket::new(far, None).await, bridge, max_seconds).await
+        });
         let client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
         (Rig { client, from_client, to_client, over }, sockets)
     }
