@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 pub use deflate::{DEFLATE_MIN, Deflater, EXTENSION, Refused};
 pub use ending::{Ending, Reason, error_event};
 pub use handshake::{Handshake, SUBPROTOCOL};
-pub use outbox::{OUTBOX_MAX, Outbox, SlowReader};
+pub use outbox::{FAIR, OUTBOX_MAX, Outbox, QUEUED_MAX, SlowReader};
 pub use query::{Asked, Azure};
 pub use rsv1::{Kind, Rsv1};
 
@@ -140,6 +140,11 @@ impl WebSockets {
 
     pub(crate) fn queued_less(&self, bytes: usize) {
         self.queued.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// All clients together hold more than is good.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.queued() >= QUEUED_MAX as u64
     }
 
     /// Events whose client did not read them before the end.

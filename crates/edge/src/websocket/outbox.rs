@@ -5,6 +5,13 @@ use std::collections::VecDeque;
 /// Bytes of events that may wait for one client: a minute of audio at 24 kHz, as base64, is 3.8 MiB, and is sent ahead of time.
 pub const OUTBOX_MAX: usize = 4 << 20;
 
+/// Bytes that wait for all clients of an edge before those go that hold more than [`FAIR`]: of 4096 clients, 64 with a full outbox each, or 1024 of which each
+/// holds its fair part. What is beyond is the connections' own: 1.1 MiB each at most.
+pub const QUEUED_MAX: usize = 256 << 20;
+
+/// What one client may hold even then: an event of the largest.
+pub const FAIR: usize = 256 << 10;
+
 /// What each message costs beside its bytes, so that small ones are bounded as well: 65536 of them.
 const EACH: usize = 64;
 

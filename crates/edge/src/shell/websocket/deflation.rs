@@ -8,10 +8,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::frame::{Frame, FrameHeader};
 
+use super::session::Heard;
 use crate::websocket::{DEFLATE_MIN, Deflater, Kind, Refused, Rsv1};
 
 /// What one connection needs whose client asked for the extension. The deflater is the thread's.
@@ -59,15 +61,16 @@ impl Deflation {
     }
 }
 
-/// A connection. Without the extension it is as it is, and deflated messages are a protocol error.
+/// A connection, which notes when bytes come. Without the extension they are as they are, and deflated messages are a protocol error.
 pub(super) struct Connection<S> {
     inner: S,
+    heard: Heard,
     rsv1: Option<Rc<RefCell<Rsv1>>>,
 }
 
 impl<S> Connection<S> {
-    pub(super) fn new(inner: S, deflation: Option<&Deflation>) -> Self {
-        Self { inner, rsv1: deflation.map(|deflation| Rc::clone(&deflation.rsv1)) }
+    pub(super) fn new(inner: S, heard: Heard, deflation: Option<&Deflation>) -> Self {
+        Self { inner, heard, rsv1: deflation.map(|deflation| Rc::clone(&deflation.rsv1)) }
     }
 }
 
@@ -75,6 +78,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Connection<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            self.heard.set(Instant::now());
+        }
         if let Some(rsv1) = &self.rsv1 {
             rsv1.borrow_mut().pass(&mut buffer.filled_mut()[before..]);
         }

@@ -1,7 +1,7 @@
 //! One WebSocket and its session: frames to messages and back, until one of the two ends.
 //!
-//! Invariant: what waits for the client is at most [`OUTBOX_MAX`] and one event, and nothing of the client's waits at all: the next
-//! message is read when the call has taken the one before.
+//! Invariant: what waits for the client is at most [`OUTBOX_MAX`] and [`WRITE_MAX`], whatever it sends without reading, and nothing of the client's
+//! waits at all: the next message is read when the call has taken the one before, and its [`Pace`] allows it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::deflation::{Connection, Deflation};
 #[cfg(doc)]
 use crate::websocket::OUTBOX_MAX;
-use crate::websocket::{Ending, MESSAGE_MAX, Outbox, Reason, Refused, WebSockets};
+use crate::websocket::{Ending, FAIR, MESSAGE_MAX, Outbox, Reason, Refused, WebSockets};
 use crate::worker::session_created;
 
 /// The channel of the events.
@@ -43,6 +43,19 @@ const DRAINED_MAX: u64 = 4 << 20;
 
 /// Buffers of a connection: an event of audio is some KiB.
 const BUFFER: usize = 8 << 10;
+
+/// What waits in the connection: one event of the largest, and answers to pings.
+const WRITE_MAX: usize = (1 << 20) + (128 << 10);
+
+/// A message that counts like one of this many bytes beside its own: 2000 small ones a second are read.
+const MESSAGE_COST: usize = 2048;
+
+/// What is read of a client in a second: 64 times the speed of speech, and twice what a session takes ([`realtime`]); the call refuses what is beyond its
+/// own bounds with a word, and this keeps the rest off the link.
+const PACE: usize = 4 << 20;
+
+/// What may come at once.
+const PACE_BURST: Duration = Duration::from_secs(2);
 
 /// Where messages go to and come from.
 pub(super) struct Bridge {
@@ -86,20 +99,26 @@ impl Bridge {
 pub(super) struct Socket<S> {
     sink: SplitSink<WebSocketStream<Connection<S>>, Message>,
     stream: SplitStream<WebSocketStream<Connection<S>>>,
+    heard: Heard,
     deflation: Option<Deflation>,
 }
+
+/// When bytes came of a client.
+pub(super) type Heard = Rc<Cell<Instant>>;
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     pub(super) async fn new(connection: S, deflation: Option<Deflation>) -> Self {
         let config = WebSocketConfig::default()
             .read_buffer_size(BUFFER)
             .write_buffer_size(0)
+            .max_write_buffer_size(WRITE_MAX)
             .max_message_size(Some(MESSAGE_MAX))
             .max_frame_size(Some(MESSAGE_MAX));
-        let connection = Connection::new(connection, deflation.as_ref());
+        let heard = Heard::new(Cell::new(Instant::now()));
+        let connection = Connection::new(connection, Rc::clone(&heard), deflation.as_ref());
         let socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
         let (sink, stream) = socket.split();
-        Self { sink, stream, deflation }
+        Self { sink, stream, heard, deflation }
     }
 }
 
@@ -109,7 +128,9 @@ struct Talk<'a> {
     outbox: RefCell<Outbox>,
     filled: Notify,
     ping: Cell<bool>,
-    heard: Cell<Instant>,
+    /// When bytes of the client's came, and whether more are read at all.
+    heard: Heard,
+    reading: Cell<bool>,
     deflation: Option<Deflation>,
 }
 
@@ -118,6 +139,12 @@ impl Talk<'_> {
         let mut outbox = self.outbox.borrow_mut();
         let before = outbox.bytes();
         let length = event.len();
+        // Where all together hold a lot, whoever holds more than others is the first to go.
+        let crowds = self.sockets.is_crowded() && before + length > FAIR;
+        if crowds {
+            self.sockets.drop_events(1, length);
+            return Err(Ending::of(Reason::SlowReader));
+        }
         outbox.push(event).map_err(|_| {
             self.sockets.drop_events(1, length);
             Ending::of(Reason::SlowReader)
@@ -133,6 +160,15 @@ impl Talk<'_> {
         let event = outbox.pop()?;
         self.sockets.queued_less(before - outbox.bytes());
         Some(event)
+    }
+
+    /// Does something while nothing is read of the client.
+    async fn unheard<T>(&self, doing: impl Future<Output = T>) -> T {
+        self.reading.set(false);
+        let done = doing.await;
+        self.heard.set(Instant::now());
+        self.reading.set(true);
+        done
     }
 
     fn outgoing(&self, event: String) -> Message {
@@ -162,19 +198,39 @@ impl Drop for Talk<'_> {
     }
 }
 
+/// When the next message of a client's is read: a virtual queue that empties at a rate (GCRA).
+#[derive(Default)]
+struct Pace {
+    empty: Option<Instant>,
+}
+
+impl Pace {
+    /// How long is waited for after a message of so many bytes.
+    fn wait(&mut self, now: Instant, bytes: usize) -> Duration {
+        let cost = u32::try_from(bytes + MESSAGE_COST).unwrap_or(u32::MAX);
+        let begin = self.empty.map_or(now, |empty| empty.max(now));
+        let empty = begin + Duration::from_secs(1) * cost / u32::try_from(PACE).unwrap_or(u32::MAX);
+        self.empty = Some(empty);
+        (empty - now).saturating_sub(PACE_BURST)
+    }
+}
+
 /// Lets client and call talk until one of them ends it, and says why. `max_seconds`: 0 for no limit.
 pub(super) async fn converse<S>(sockets: &WebSockets, socket: Socket<S>, bridge: Bridge, max_seconds: u32) -> Reason
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Socket { mut sink, mut stream, deflation } = socket;
+    let Socket { mut sink, mut stream, heard, deflation } = socket;
+    // Being upgraded is a sign of life.
+    heard.set(Instant::now());
     let Bridge { to_call, mut from_call } = bridge;
     let talk = Rc::new(Talk {
         sockets,
         outbox: RefCell::default(),
         filled: Notify::new(),
         ping: Cell::new(false),
-        heard: Cell::new(Instant::now()),
+        heard,
+        reading: Cell::new(true),
         deflation,
     });
     let mut stopped = sockets.stopped();
@@ -193,7 +249,8 @@ where
     if ending.flush {
         last.extend(std::iter::from_fn(|| talk.pop()));
     }
-    close(Socket { sink, stream, deflation: None }, last, ending).await
+    let heard = Rc::clone(&talk.heard);
+    close(Socket { sink, stream, heard, deflation: None }, last, ending).await
 }
 
 async fn reached(limit: Option<Instant>) {
@@ -211,10 +268,11 @@ async fn read_client<S>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let mut pace = Pace::default();
     loop {
         let (binary, data) = match stream.next().await {
             Some(Ok(message)) => {
-                talk.heard.set(Instant::now());
+                talk.unheard(sleep(pace.wait(Instant::now(), message.len()))).await;
                 let message = match talk.incoming(message) {
                     Ok(message) => message,
                     Err(ending) => return ending,
@@ -237,7 +295,7 @@ where
         };
         let message = ChannelMessage { channel: EVENTS, binary, data };
         let message = EdgeMessage { kind: Some(edge_message::Kind::ChannelMessage(message)) };
-        if to_call.send(message).await.is_err() {
+        if talk.unheard(to_call.send(message)).await.is_err() {
             // Its other direction says why.
             std::future::pending::<()>().await;
         }
@@ -281,6 +339,9 @@ where
                 failed => failed,
             },
         };
+        if let Err(Error::WriteBufferFull(_)) = sent {
+            return Ending::of(Reason::SlowReader);
+        }
         if sent.is_err() {
             // Closed by the client, or broken: whoever reads knows.
             std::future::pending::<()>().await;
@@ -292,7 +353,8 @@ where
 async fn watch_client(talk: &Talk<'_>) -> Ending {
     loop {
         sleep(PING).await;
-        if talk.heard.get().elapsed() >= DEAD {
+        // Nothing is read of whoever sends faster than is taken, so nothing is heard either.
+        if talk.reading.get() && talk.heard.get().elapsed() >= DEAD {
             return Ending::of(Reason::PingTimeout);
         }
         talk.ping.set(true);
@@ -339,6 +401,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::websocket::QUEUED_MAX;
 
     type Client = WebSocketStream<tokio::io::DuplexStream>;
 
@@ -430,6 +493,80 @@ mod tests {
             // Three fit beside each other's 64 bytes, a fourth is being sent, the next had no room.
             let [events, bytes] = sockets.dropped();
             assert!((4..=5).contains(&events) && bytes >= events << 20, "{events} {bytes}");
+        });
+    }
+
+    #[test]
+    fn pings_that_are_not_read_hold_no_more_than_the_connection_may() {
+        run(async {
+            let (mut rig, _) = rig(1 << 10, 0).await;
+            // Each answer has 125 bytes: 20,000 of them would be 2.5 MB.
+            for _ in 0..20_000 {
+                rig.client.feed(Message::Ping(vec![7; 125].into())).await.unwrap();
+            }
+            rig.client.flush().await.unwrap();
+            sleep(Duration::from_secs(11)).await;
+            let mut answers = 0;
+            while let Ok(Some(Ok(message))) = timeout(Duration::from_secs(1), rig.client.next()).await {
+                answers += usize::from(message.is_pong());
+            }
+            assert!((1..=WRITE_MAX / 127 + 20).contains(&answers), "{answers}");
+            assert!(!rig.over.is_finished());
+        });
+    }
+
+    #[test]
+    fn a_client_is_read_at_its_pace_and_lives_meanwhile() {
+        run(async {
+            let (rig, _) = rig(1 << 16, 0).await;
+            let (mut sink, _stream) = rig.client.split();
+            let sending = async {
+                for _ in 0..400 {
+                    sink.send(Message::text("x".repeat(1_000_000))).await.unwrap();
+                }
+            };
+            let mut from_client = rig.from_client;
+            let began = Instant::now();
+            let taking = async {
+                for _ in 0..400 {
+                    from_client.recv().await.unwrap();
+                }
+            };
+            tokio::join!(sending, taking);
+            let lasted = began.elapsed().as_secs_f64();
+            assert!((93.0..94.0).contains(&lasted), "400 MB at 4 MiB a second, less 2 s: {lasted}");
+            assert!(!rig.over.is_finished());
+        });
+    }
+
+    #[test]
+    fn one_large_message_over_a_slow_line_is_a_sign_of_life() {
+        run(async {
+            let (mut rig, _) = rig(1 << 10, 0).await;
+            let mut frame = vec![0x81, 0xff];
+            frame.extend(500_000_u64.to_be_bytes());
+            frame.extend([0; 4]);
+            frame.resize(frame.len() + 500_000, b'x');
+            let connection = rig.client.get_mut();
+            for part in frame.chunks(5_000) {
+                tokio::io::AsyncWriteExt::write_all(connection, part).await.unwrap();
+                sleep(Duration::from_secs(1)).await;
+            }
+            assert!(rig.from_client.recv().await.is_some(), "it took 100 s");
+        });
+    }
+
+    #[test]
+    fn where_all_hold_a_lot_whoever_holds_more_than_its_part_goes() {
+        run(async {
+            let (rig, sockets) = rig(1 << 10, 0).await;
+            sockets.queued_more(QUEUED_MAX);
+            let some = event(&"x".repeat(200 << 10));
+            for _ in 0..3 {
+                let _ = rig.to_client.send(some.clone()).await;
+            }
+            assert_eq!(rig.over.await.unwrap(), Reason::SlowReader);
+            assert_eq!(sockets.queued(), QUEUED_MAX as u64);
         });
     }
 
