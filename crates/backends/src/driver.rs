@@ -155,7 +155,7 @@ impl Call {
                 machine.handle_input(now, input);
             }
             while let Some(told) = machine.poll_output() {
-                if let Some(output) = self.told(told, &mut waiting) {
+                if let Some(output) = self.told(target, told, &mut waiting) {
                     if output == BackendOutput::Ready && !std::mem::replace(&mut is_ready, true) {
                         metrics::histogram!("fronthaul_backend_ready_seconds", "model" => Arc::clone(&target.name))
                             .record(opened.elapsed());
@@ -180,7 +180,7 @@ impl Call {
                         }
                         _ => {
                             machine.handle_input(now, BackendInput::Close);
-                            part(machine, sendable, up).await;
+                            part(machine, sendable, up, down).await;
                             return End::Closed;
                         }
                     }
@@ -188,7 +188,7 @@ impl Call {
                 given = self.far.outputs.give(&mut next), if next.is_some() => {
                     if !given {
                         machine.handle_input(now, BackendInput::Close);
-                        part(machine, sendable, up).await;
+                        part(machine, sendable, up, down).await;
                         return End::Closed;
                     }
                     None
@@ -282,9 +282,14 @@ impl Call {
     }
 
     /// What the dialogue is told of what a machine says.
-    fn told(&mut self, told: Told, waiting: &mut Waiting) -> Option<BackendOutput> {
+    fn told(&mut self, target: &Target, told: Told, waiting: &mut Waiting) -> Option<BackendOutput> {
         let output = match told {
             Told::Output(output) => output,
+            Told::Odd(what) => {
+                let model = Arc::clone(&target.name);
+                metrics::counter!("fronthaul_backend_odd_outputs_total", "model" => model, "what" => what).increment(1);
+                return None;
+            }
             Told::Snapshot(snapshot) => {
                 self.memory.note_snapshot(snapshot);
                 return None;
@@ -414,8 +419,13 @@ async fn send<T>(up: &mut (impl Sink<T> + Unpin), message: &mut Option<T>) -> bo
     }
 }
 
-/// Sends a stream's last words, and closes it.
-async fn part<M: Machine>(mut machine: M, first: Option<M::Up>, mut up: impl Sink<M::Up> + Unpin) {
+/// Sends a stream's last words, closes it, and lets the backend end it: whoever is hung up on loses what was just said.
+async fn part<M: Machine>(
+    mut machine: M,
+    first: Option<M::Up>,
+    mut up: impl Sink<M::Up> + Unpin,
+    mut down: impl Stream<Item = Result<M::Down, Lost>> + Unpin,
+) {
     let parting = async {
         for message in first.into_iter().chain(std::iter::from_fn(|| machine.poll_up())) {
             if up.feed(message).await.is_err() {
@@ -424,6 +434,8 @@ async fn part<M: Machine>(mut machine: M, first: Option<M::Up>, mut up: impl Sin
         }
         // Whoever is gone need not be told.
         let _ = up.close().await;
+        drop(up);
+        while let Some(Ok(_)) = down.next().await {}
     };
     let _ = tokio::time::timeout(PARTING, parting).await;
 }

@@ -82,4 +82,6 @@ pub enum Told {
     Output(BackendOutput),
     /// For the next stream's beginning.
     Snapshot(Vec<u8>),
+    /// Something came that makes no sense; what, in one of few words.
+    Odd(&'static str),
 }

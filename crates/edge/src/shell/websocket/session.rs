@@ -205,13 +205,13 @@ struct Pace {
 }
 
 impl Pace {
-    /// How long is waited for after a message of so many bytes.
-    fn wait(&mut self, now: Instant, bytes: usize) -> Duration {
+    /// How long is waited for after a message of so many bytes. `None`: not at all.
+    fn wait(&mut self, now: Instant, bytes: usize) -> Option<Duration> {
         let cost = u32::try_from(bytes + MESSAGE_COST).unwrap_or(u32::MAX);
         let begin = self.empty.map_or(now, |empty| empty.max(now));
         let empty = begin + Duration::from_secs(1) * cost / u32::try_from(PACE).unwrap_or(u32::MAX);
         self.empty = Some(empty);
-        (empty - now).saturating_sub(PACE_BURST)
+        (empty - now).checked_sub(PACE_BURST).filter(|wait| !wait.is_zero())
     }
 }
 
@@ -272,7 +272,9 @@ where
     loop {
         let (binary, data) = match stream.next().await {
             Some(Ok(message)) => {
-                talk.unheard(sleep(pace.wait(Instant::now(), message.len()))).await;
+                if let Some(wait) = pace.wait(Instant::now(), message.len()) {
+                    talk.unheard(sleep(wait)).await;
+                }
                 let message = match talk.incoming(message) {
                     Ok(message) => message,
                     Err(ending) => return ending,

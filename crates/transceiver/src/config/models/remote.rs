@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backends::{Kind, Local, Route, Target, Timeouts, grpc};
+use backends::grpc::{self, BadEndpoint};
+use backends::{Kind, Local, Route, Target, Timeouts};
 use daemon::{Problem, Problems};
 
 use super::{ModelConfig, ModelKind};
 use crate::backend::{Model, Parrot, Player, Remote};
+
+/// Where Debian and most others keep the certificates that all trust.
+const ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Silence that ends a reply of a backend that owns the turns.
 const DUPLEX_SILENCE_MS: u32 = 800;
@@ -65,8 +69,46 @@ fn local(name: &str, make: impl Fn() -> Box<dyn voice::Backend> + Send + Sync + 
 }
 
 fn target(name: &str, config: &ModelConfig, problems: &mut Problems) -> Option<Target> {
-    let _ = problems;
+    let url = config.url.as_deref().unwrap_or_default();
+    let mut problem = |key: &str, value: String, reason: String, fix: &str| {
+        problems.push(Problem::new(format!("models.{name}.{key}"), value, reason, fix));
+    };
+    let key = match config.key.as_ref().map(daemon::config::Secret::reveal).transpose() {
+        Ok(key) => key,
+        Err(variable) => {
+            let reason = format!("the environment has no variable {variable}");
+            problem("key", "\"...\"".to_owned(), reason, "set it, or write the text itself");
+            return None;
+        }
+    };
+    let roots = config.ca_file.clone().unwrap_or_else(|| ROOTS.into());
+    let roots = match std::fs::read(&roots) {
+        Ok(roots) => roots,
+        Err(error) if url.starts_with("https:") => {
+            let shown = format!("\"{}\"", roots.display());
+            problem(
+                "ca_file",
+                shown,
+                error.to_string(),
+                "name a file of certificates (PEM) that the backend's is checked by",
+            );
+            return None;
+        }
+        Err(_) => Vec::new(),
+    };
+    let endpoint = match grpc::Endpoint::new(url, key.as_deref(), &roots) {
+        Ok(endpoint) => endpoint,
+        Err(bad) => {
+            let (key, value, reason) = match bad {
+                BadEndpoint::Url => ("url", format!("{url:?}"), "it is no http://host:port or https://host:port"),
+                BadEndpoint::Key => ("key", "\"...\"".to_owned(), "it has characters that no header has"),
+                BadEndpoint::Certificates => ("ca_file", String::new(), "there are no certificates (PEM) in it"),
+            };
+            problem(key, value, reason.to_owned(), "write it as docs/BACKENDS.md says");
+            return None;
+        }
+    };
     let default = Timeouts::default();
     let ready = config.ready_timeout_ms.map_or(default.ready, |ms| Duration::from_millis(ms.into()));
-    Some(Target { name: name.into(), kind: Kind::Grpc(grpc::Endpoint), timeouts: Timeouts { ready } })
+    Some(Target { name: name.into(), kind: Kind::Grpc(endpoint), timeouts: Timeouts { ready } })
 }
