@@ -1,5 +1,6 @@
 // Runs each client against servers of its own, one after the other, and says what came of it.
 
+import { websockets, ws } from "./clients/compression.mjs";
 import { events } from "./clients/events.mjs";
 import { pipecat } from "./clients/smallwebrtc.mjs";
 import { agents, plain } from "./clients/webrtc.mjs";
@@ -17,6 +18,8 @@ const CLIENTS = {
   "pipecat-chromium": pipecat,
   "agents-node": agentsOverWebSocket,
   "openai-node": openai,
+  "ws-node": ws,
+  "websockets-python": websockets,
   "openai-python": client("openai (Python) realtime client", "openai_realtime.py"),
   "agents-python": client("openai-agents (Python) realtime runner", "openai_agents.py"),
   "livekit-python": client("livekit-plugins-openai realtime model", "livekit_plugin.py"),

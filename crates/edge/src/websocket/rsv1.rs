@@ -6,7 +6,7 @@
 //!
 //! Invariant: of each message that began and was not handed out there is one [`Kind`], in order. A library that reads only
 //! when it holds no whole frame, and B bytes at a time, leaves at most B / 6 + 2 of them: the smallest frame has 6 bytes, and
-//! one message may be in parts.
+//! one message may be in parts. Behind [`Rsv1::end`] there is none: what is read then is thrown away.
 
 use std::collections::VecDeque;
 
@@ -43,11 +43,12 @@ enum Next {
 pub struct Rsv1 {
     next: Next,
     kinds: VecDeque<Kind>,
+    ended: bool,
 }
 
 impl Default for Rsv1 {
     fn default() -> Self {
-        Self { next: Next::First, kinds: VecDeque::new() }
+        Self { next: Next::First, kinds: VecDeque::new(), ended: false }
     }
 }
 
@@ -87,6 +88,12 @@ impl Rsv1 {
         self.kinds.pop_front().unwrap_or(Kind::Plain)
     }
 
+    /// Nobody asks any more what messages were.
+    pub fn end(&mut self) {
+        self.ended = true;
+        self.kinds = VecDeque::new();
+    }
+
     fn begin(&mut self, byte: u8) -> u8 {
         let (kind, byte) = match (byte & OPCODE, byte & RSV1) {
             (TEXT | BINARY, 0) => (Kind::Plain, byte),
@@ -94,7 +101,9 @@ impl Rsv1 {
             (BINARY, _) => (Kind::Binary, byte & !RSV1),
             _ => return byte,
         };
-        self.kinds.push_back(kind);
+        if !self.ended {
+            self.kinds.push_back(kind);
+        }
         byte
     }
 }
@@ -110,11 +119,11 @@ mod tests {
     /// A masked frame of so many bytes that look like the beginning of a deflated text.
     fn frame(first: u8, length: usize) -> Vec<u8> {
         let mut frame = vec![first];
-        match length {
-            0..126 => frame.push(0x80 | length as u8),
-            126..65536 => {
+        match (u8::try_from(length), u16::try_from(length)) {
+            (Ok(length @ 0..126), _) => frame.push(0x80 | length),
+            (_, Ok(length)) => {
                 frame.push(0x80 | 126);
-                frame.extend((length as u16).to_be_bytes());
+                frame.extend(length.to_be_bytes());
             }
             _ => {
                 frame.push(0x80 | 127);
@@ -155,6 +164,16 @@ mod tests {
         let passed: Vec<u8> = wire.chunks(9).map(|frame| frame[0]).collect();
         assert_eq!(passed, [0x81, 0x02, 0x00, 0x89, 0x80, 0x82, 0x82, 0x82]);
         assert_eq!([(); 5].map(|()| rsv1.take()), [Kind::Plain, Kind::Text, Kind::Binary, Kind::Plain, Kind::Text]);
+    }
+
+    #[test]
+    fn behind_the_end_the_bit_is_taken_out_and_nothing_is_kept() {
+        let mut rsv1 = Rsv1::default();
+        rsv1.pass(&mut frame(0xc1, 3));
+        rsv1.end();
+        let mut wire = frame(0xc1, 3);
+        rsv1.pass(&mut wire);
+        assert_eq!((wire[0], rsv1.kinds.capacity()), (0x82, 0));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::session::Heard;
 use crate::websocket::{DEFLATE_MIN, Deflater, Kind, Refused, Rsv1};
 
 /// What one connection needs whose client asked for the extension. The deflater is the thread's.
+#[derive(Clone)]
 pub(super) struct Deflation {
     deflater: Rc<RefCell<Deflater>>,
     rsv1: Rc<RefCell<Rsv1>>,
@@ -25,6 +26,11 @@ pub(super) struct Deflation {
 impl Deflation {
     pub(super) fn new(deflater: Rc<RefCell<Deflater>>) -> Self {
         Self { deflater, rsv1: Rc::default() }
+    }
+
+    /// What is read from here on is thrown away.
+    pub(super) fn end(&self) {
+        self.rsv1.borrow_mut().end();
     }
 
     /// An event on its way out, deflated where that pays.
@@ -146,11 +152,11 @@ mod tests {
         /// Masked with zeros.
         async fn send(&mut self, first: u8, payload: &[u8]) {
             let mut frame = vec![first];
-            match payload.len() {
-                length @ 0..126 => frame.push(0x80 | length as u8),
-                length => {
+            match u8::try_from(payload.len()) {
+                Ok(length @ 0..126) => frame.push(0x80 | length),
+                _ => {
                     frame.push(0x80 | 127);
-                    frame.extend((length as u64).to_be_bytes());
+                    frame.extend((payload.len() as u64).to_be_bytes());
                 }
             }
             frame.extend([0; 4]);
@@ -240,6 +246,21 @@ mod tests {
             assert_eq!(over.await.unwrap(), Reason::TooLarge);
             assert_eq!(sockets.refused(), [1, 0]);
             assert!(from_client.recv().await.is_none());
+        });
+    }
+
+    #[test]
+    fn a_client_is_read_at_the_pace_of_what_its_messages_become() {
+        run(async {
+            let mut rig = Rig::new(true).await;
+            let deflated = rig.deflater.deflate(&vec![b'x'; 1_000_000]).unwrap();
+            let began = Instant::now();
+            for _ in 0..40 {
+                rig.send(FIN | RSV1 | TEXT, &deflated).await;
+                assert_eq!(rig.heard().await.len(), 1_000_000);
+            }
+            let lasted = began.elapsed().as_secs_f64();
+            assert!((7.0..8.0).contains(&lasted), "40 MB at 4 MiB a second, less 2 s: {lasted}");
         });
     }
 

@@ -231,7 +231,7 @@ where
         ping: Cell::new(false),
         heard,
         reading: Cell::new(true),
-        deflation,
+        deflation: deflation.clone(),
     });
     let mut stopped = sockets.stopped();
     let limit = (max_seconds != 0).then(|| Instant::now() + Duration::from_secs(max_seconds.into()) + GRACE);
@@ -250,7 +250,7 @@ where
         last.extend(std::iter::from_fn(|| talk.pop()));
     }
     let heard = Rc::clone(&talk.heard);
-    close(Socket { sink, stream, heard, deflation: None }, last, ending).await
+    close(Socket { sink, stream, heard, deflation }, last, ending).await
 }
 
 async fn reached(limit: Option<Instant>) {
@@ -272,13 +272,14 @@ where
     loop {
         let (binary, data) = match stream.next().await {
             Some(Ok(message)) => {
-                if let Some(wait) = pace.wait(Instant::now(), message.len()) {
-                    talk.unheard(sleep(wait)).await;
-                }
                 let message = match talk.incoming(message) {
                     Ok(message) => message,
                     Err(ending) => return ending,
                 };
+                // What it was deflated from counts: 10 KB may be 1 MiB.
+                if let Some(wait) = pace.wait(Instant::now(), message.len()) {
+                    talk.unheard(sleep(wait)).await;
+                }
                 match message {
                     Message::Text(text) => (false, text.as_bytes().to_vec()),
                     Message::Binary(bytes) => (true, bytes.to_vec()),
@@ -374,7 +375,10 @@ async fn close<S>(socket: Socket<S>, last: Vec<String>, ending: Ending) -> Reaso
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Socket { mut sink, mut stream, .. } = socket;
+    let Socket { mut sink, mut stream, deflation, .. } = socket;
+    if let Some(deflation) = deflation {
+        deflation.end();
+    }
     let Ending { reason, code, text, event, .. } = ending;
     let say = async {
         if reason != Reason::Client {
