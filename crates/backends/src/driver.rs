@@ -146,22 +146,22 @@ impl Call {
         let (mut is_ready, mut sendable) = (false, None);
         loop {
             let now = Instant::now();
-            while sendable.is_none() {
-                sendable = machine.poll_up();
-                if sendable.is_some() {
-                    break;
-                }
-                let Some(input) = waiting.pop() else { break };
-                machine.handle_input(now, input);
-            }
-            while let Some(told) = machine.poll_output() {
-                if let Some(output) = self.told(target, told, &mut waiting) {
+            // What the machine says may be for the stream too: a response that is asked for again.
+            loop {
+                while let Some(told) = machine.poll_output() {
+                    let Some(output) = self.told(target, told, &mut waiting) else { continue };
                     if output == BackendOutput::Ready && !std::mem::replace(&mut is_ready, true) {
                         metrics::histogram!("fronthaul_backend_ready_seconds", "model" => Arc::clone(&target.name))
                             .record(opened.elapsed());
                     }
                     outputs.push_back(output);
                 }
+                sendable = sendable.or_else(|| machine.poll_up());
+                if sendable.is_some() {
+                    break;
+                }
+                let Some(input) = waiting.pop() else { break };
+                machine.handle_input(now, input);
             }
             if machine.is_leaving() && outputs.is_empty() && self.memory.is_quiet() && !self.responses.is_making() {
                 return End::Left;

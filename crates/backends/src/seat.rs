@@ -36,6 +36,8 @@ pub struct Seat {
     speech: VecDeque<Held>,
     /// What passes it.
     control: VecDeque<BackendOutput>,
+    /// The latest of the responses that nobody wants the rest of.
+    cancelled: Option<ResponseId>,
     /// Audio of the user's that the task had no room for.
     dropped: u64,
     corrections: bool,
@@ -65,6 +67,7 @@ pub(crate) fn pair() -> (Seat, Far) {
         waker: Waker::noop().clone(),
         speech: VecDeque::new(),
         control: VecDeque::new(),
+        cancelled: None,
         dropped: 0,
         corrections: false,
     };
@@ -102,6 +105,14 @@ fn size(output: &BackendOutput) -> usize {
     }
 }
 
+/// Of which response it is sound.
+fn sound_of(output: &BackendOutput) -> Option<ResponseId> {
+    match output {
+        BackendOutput::Audio { response, .. } if *response != ResponseId::UNASKED => Some(*response),
+        _ => None,
+    }
+}
+
 /// It follows the sound before it.
 fn is_speech(output: &BackendOutput) -> bool {
     matches!(
@@ -130,6 +141,9 @@ impl Seat {
     fn fetch(&mut self) {
         let mut context = Context::from_waker(&self.waker);
         while let Poll::Ready(Some(held)) = self.outputs.poll_recv(&mut context) {
+            if sound_of(&held.0).is_some_and(|response| self.cancelled.is_some_and(|cancelled| response <= cancelled)) {
+                continue;
+            }
             if is_speech(&held.0) {
                 self.speech.push_back(held);
             } else {
@@ -138,11 +152,10 @@ impl Seat {
         }
     }
 
-    /// Nobody wants the rest: its room is free for what comes next.
+    /// Nobody wants the rest: its room is free for what comes next. Responses rise, and one is made at a time.
     fn forget(&mut self, cancelled: ResponseId) {
-        self.fetch();
-        self.speech
-            .retain(|(output, _)| !matches!(output, BackendOutput::Audio { response, .. } if *response == cancelled));
+        self.cancelled = Some(cancelled);
+        self.speech.retain(|(output, _)| sound_of(output) != Some(cancelled));
     }
 }
 

@@ -238,12 +238,12 @@ fn a_backend_that_floods_waits_and_a_cancel_gets_through() {
     let mut other = rig.call(vec![at(neighbor)]);
     assert_eq!([caller.hear(), other.hear()], [BackendOutput::Ready, BackendOutput::Ready]);
     caller.tell(create(1));
-    assert_eq!(caller.hear(), sound(1, 512 << 10));
+    assert!(caller.hear() == sound(1, 512 << 10));
     other.tell(create(1));
     assert_eq!(other.hear_all(2), [sound(1, 320), ended(1)], "its neighbor is answered");
     caller.tell(BackendInput::Cancel { response: ResponseId(1) });
     caller.tell(create(2));
-    assert_eq!(caller.hear(), sound(2, 640));
+    assert!(caller.hear() == sound(2, 640));
 }
 
 #[test]
