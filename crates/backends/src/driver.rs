@@ -64,11 +64,14 @@ struct Call {
     memory: Memory,
     responses: Responses,
     streams: u32,
+    /// The dialogue knows that no backend can be had.
+    gone: bool,
 }
 
 /// Drives a call's backend until the call is over.
 pub(crate) async fn run(targets: Arc<[Target]>, session: Session, far: Far) {
-    let mut call = Call { far, session, memory: Memory::default(), responses: Responses::default(), streams: 0 };
+    let mut call =
+        Call { far, session, memory: Memory::default(), responses: Responses::default(), streams: 0, gone: false };
     // What holds is told first; a stream begins with it.
     while !call.memory.has_settings() {
         match call.far.inputs.recv().await {
@@ -151,6 +154,7 @@ impl Call {
                 while let Some(told) = machine.poll_output() {
                     let Some(output) = self.told(target, told, &mut waiting) else { continue };
                     if output == BackendOutput::Ready && !std::mem::replace(&mut is_ready, true) {
+                        self.gone = false;
                         metrics::histogram!("fronthaul_backend_ready_seconds", "model" => Arc::clone(&target.name))
                             .record(opened.elapsed());
                     }
@@ -333,11 +337,12 @@ impl Call {
             .increment(1);
         tracing::warn!(session = self.session.name, model = %target.name, reason, detail, "backend lost");
         let code = "backend_unavailable";
+        let news = gone && !std::mem::replace(&mut self.gone, gone);
         let told = if gone { self.responses.fail(code, detail) } else { self.responses.lost(detail) };
         // Nothing of a detail that names hosts is told to clients of a call that goes on.
         let told = told.or_else(|| {
             let failure = Failure::new(code, "no backend can be had; it is tried again");
-            gone.then_some(BackendOutput::Fault { response: None, failure, retryable: true })
+            news.then_some(BackendOutput::Fault { response: None, failure, retryable: true })
         });
         match told {
             Some(output) => self.tell(output).await,

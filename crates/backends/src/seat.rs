@@ -155,6 +155,7 @@ impl Seat {
     /// Nobody wants the rest: its room is free for what comes next. Responses rise, and one is made at a time.
     fn forget(&mut self, cancelled: ResponseId) {
         self.cancelled = Some(cancelled);
+        self.fetch();
         self.speech.retain(|(output, _)| sound_of(output) != Some(cancelled));
     }
 }

@@ -296,7 +296,10 @@ fn where_nobody_answers_the_response_fails_and_a_machine_of_ours_may_stand_in() 
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut caller = rig.call(vec![at(nowhere)]);
     caller.tell(create(1));
-    assert_eq!(fault(&caller.hear()), (Some(1), "backend_unavailable"));
+    // It may be told before that there is nobody, once.
+    let first = caller.hear();
+    let told = if fault(&first).0.is_none() { caller.hear() } else { first };
+    assert_eq!(fault(&told), (Some(1), "backend_unavailable"));
 
     /// Answers each request with one sample.
     #[derive(Default)]

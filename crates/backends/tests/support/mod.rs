@@ -19,23 +19,23 @@ use voice::{Backend as _, BackendInput, BackendOutput, Settings, Wanted};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One stream as a test's backend sees it.
-pub struct Conversation {
+pub(crate) struct Conversation {
     /// Which of the process: 0 is the first.
-    pub number: usize,
+    pub(crate) number: usize,
     /// What it is told.
-    pub inputs: Streaming<Input>,
+    pub(crate) inputs: Streaming<Input>,
     /// Where it answers.
-    pub outputs: mpsc::Sender<Result<Output, Status>>,
+    pub(crate) outputs: mpsc::Sender<Result<Output, Status>>,
 }
 
 impl Conversation {
     /// The next input. `None`: the call is over.
-    pub async fn next(&mut self) -> Option<input::Kind> {
+    pub(crate) async fn next(&mut self) -> Option<input::Kind> {
         self.inputs.message().await.ok().flatten()?.kind
     }
 
     /// Reads on until a response is asked for; its id.
-    pub async fn asked(&mut self) -> Option<u64> {
+    pub(crate) async fn asked(&mut self) -> Option<u64> {
         loop {
             if let input::Kind::CreateResponse(create) = self.next().await? {
                 return Some(create.response);
@@ -44,24 +44,24 @@ impl Conversation {
     }
 
     /// Says something.
-    pub async fn say(&self, kind: output::Kind) {
+    pub(crate) async fn say(&self, kind: output::Kind) {
         // A test whose stream is gone sees that elsewhere.
         let _ = self.outputs.send(Ok(Output { kind: Some(kind) })).await;
     }
 
     /// Says that it takes audio.
-    pub async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         self.say(output::Kind::Ready(proto::Ready::default())).await;
     }
 }
 
 /// Speech of so many bytes.
-pub fn speech(response: u64, bytes: usize) -> output::Kind {
+pub(crate) fn speech(response: u64, bytes: usize) -> output::Kind {
     output::Kind::Audio(proto::Speak { response, form: Some(proto::speak::Form::Pcm(vec![1; bytes])) })
 }
 
 /// The end of a response.
-pub fn done(response: u64) -> output::Kind {
+pub(crate) fn done(response: u64) -> output::Kind {
     output::Kind::ResponseDone(proto::ResponseDone { response, incomplete: 0 })
 }
 
@@ -92,19 +92,19 @@ impl Service for Fake {
 }
 
 /// A server, and the thread of backends of a transceiver.
-pub struct Rig {
+pub(crate) struct Rig {
     runtime: tokio::runtime::Runtime,
     backends: BackendThread,
 }
 
 impl Rig {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         Self { runtime, backends: BackendThread::start().unwrap() }
     }
 
     /// A server that does this in each stream.
-    pub fn serve<F>(&self, script: impl Fn(Conversation) -> F + Send + Sync + 'static) -> SocketAddr
+    pub(crate) fn serve<F>(&self, script: impl Fn(Conversation) -> F + Send + Sync + 'static) -> SocketAddr
     where
         F: Future<Output = Result<(), Status>> + Send + 'static,
     {
@@ -120,7 +120,7 @@ impl Rig {
     }
 
     /// A call whose backends are these.
-    pub fn call(&self, targets: Vec<Target>) -> Caller {
+    pub(crate) fn call(&self, targets: Vec<Target>) -> Caller {
         let session = Session { name: "00000000000000ff".to_owned(), model: "agent".to_owned(), rate: 16_000 };
         let mut seat = self.backends.backends().open(&Route { targets: targets.into() }, session);
         let settings = Settings { instructions: "Be brief.".to_owned(), ..Settings::default() };
@@ -130,7 +130,7 @@ impl Rig {
 }
 
 /// A gRPC backend there.
-pub fn at(address: SocketAddr) -> Target {
+pub(crate) fn at(address: SocketAddr) -> Target {
     let endpoint = Endpoint::new(&format!("http://{address}"), None, &[]).unwrap();
     Target {
         name: "agent".into(),
@@ -140,17 +140,17 @@ pub fn at(address: SocketAddr) -> Target {
 }
 
 /// The seat of a call, with a reader's patience.
-pub struct Caller {
-    pub seat: Seat,
+pub(crate) struct Caller {
+    pub(crate) seat: Seat,
 }
 
 impl Caller {
-    pub fn tell(&mut self, input: BackendInput) {
+    pub(crate) fn tell(&mut self, input: BackendInput) {
         self.seat.handle(input);
     }
 
     /// The next output.
-    pub fn hear(&mut self) -> BackendOutput {
+    pub(crate) fn hear(&mut self) -> BackendOutput {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(output) = self.seat.poll(Instant::now(), Wanted::All) {
@@ -162,7 +162,7 @@ impl Caller {
     }
 
     /// So many outputs.
-    pub fn hear_all(&mut self, count: usize) -> Vec<BackendOutput> {
+    pub(crate) fn hear_all(&mut self, count: usize) -> Vec<BackendOutput> {
         (0..count).map(|_| self.hear()).collect()
     }
 }
