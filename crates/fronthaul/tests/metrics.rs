@@ -28,7 +28,7 @@ fn in_sources(folder: &Path, names: &mut BTreeSet<String>) {
 fn the_table_of_metrics_and_the_sources_name_the_same() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut counted = BTreeSet::new();
-    for daemon in ["daemon", "edge", "transceiver"] {
+    for daemon in ["daemon", "edge", "transceiver", "backends"] {
         in_sources(&root.join("crates").join(daemon).join("src"), &mut counted);
     }
     let text = fs::read_to_string(root.join("docs/METRICS.md")).unwrap();

@@ -119,6 +119,24 @@ fn describe() {
         "Times that a client of a WebSocket had nothing to play of a reply that went on"
     );
     describe_counter!("fronthaul_transceiver_stream_interrupted_ms_total", "How long that was, in all");
+    describe_counter!(
+        "fronthaul_backend_lost_total",
+        "Streams to backends that broke or could not be had, by model and reason"
+    );
+    describe_counter!(
+        "fronthaul_backend_odd_outputs_total",
+        "Outputs of backends that make no sense, by model and what"
+    );
+    describe_counter!("fronthaul_backend_orphans_total", "Outputs of responses that were cancelled or lost");
+    describe_counter!(
+        "fronthaul_backend_audio_dropped_total",
+        "Frames of users' audio that backends were too slow for, by place"
+    );
+    describe_histogram!(
+        "fronthaul_backend_ready_seconds",
+        metrics::Unit::Seconds,
+        "From the opening of a stream to a backend to its word that it is ready, by model"
+    );
     describe_histogram!(
         "fronthaul_transceiver_first_delta_seconds",
         metrics::Unit::Seconds,
