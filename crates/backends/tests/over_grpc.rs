@@ -1,5 +1,7 @@
 //! Calls with gRPC backends over real sockets: what the dialogue gets of backends that answer, die, hang and refuse.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
+
 mod support;
 
 use std::sync::Arc;

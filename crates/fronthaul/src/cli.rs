@@ -161,8 +161,8 @@ pub(crate) struct UpOptions {
     /// Health and metrics of the transceiver, TCP.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9081")]
     pub(crate) transceiver_admin: SocketAddr,
-    /// Set up and run an agent that answers, by the name of its folder in deploy/agents, or by its path: --agent spoken. Where it cannot be
-    /// had, parrot answers.
+    /// Set up and run an agent that answers, by the name of its folder in deploy/agents, or by its path. Where it cannot be had, parrot
+    /// answers.
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     /// Set one key of the edge: --edge-set default_model=echo. May be repeated.
