@@ -20,6 +20,7 @@
 //! `conversation.item.created` of the beta, transcripts with segments and log probabilities, and more than one response at a time
 //! (`conversation: "none"` is taken, one after the other).
 
+mod behind;
 mod buffer;
 mod calls;
 mod check;

@@ -1,6 +1,6 @@
 //! What one client can make us hold and do. All bounds of the crate stand here, with their arithmetic.
 //!
-//! Together: 2 MiB of items, 1.8 MiB of settings, 0.3 MiB of the response being made, 0.1 MiB of names, so under 4.5 MiB for a client that
+//! Together: 2 MiB of items, 1.8 MiB of settings, 0.3 MiB of the response being made, 0.1 MiB of names, 2 MiB that wait behind audio, so under 6.5 MiB for a client that
 //! fills everything; a session of ten minutes' talk holds about 40 KiB. Events wait only until the caller polls them.
 
 use std::time::{Duration, Instant};
@@ -68,6 +68,9 @@ pub(crate) const MAX_UNKNOWN_TYPES: usize = 16;
 
 /// Requests that wait behind audio in the call: as many as it lets wait. Each holds an `event_id` of 512 bytes at most: 256 KiB.
 pub(crate) const MAX_WAITING: usize = 512;
+
+/// Events that wait behind these, as text: two of the largest.
+pub(crate) const MAX_WAITING_BYTES: usize = 2 << 20;
 
 /// Audio in one `response.output_audio.delta`: 500 ms of PCM, 32 KiB of text, so that no event waits long behind one.
 pub(crate) const MAX_DELTA_BYTES: usize = 24_000;

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::behind::Behind;
 use super::error::ApiError;
 use super::item;
 use super::items::Place;
@@ -51,7 +52,14 @@ impl Session {
 
     /// Forgets what is not committed.
     pub(super) fn clear_input(&mut self) {
+        // The call knows where it stands among what was appended; a commit before it comes first.
         self.commands.push_back(Command::ClearInput);
+        if self.waiting.is_empty() || !self.waiting.push(Behind::Cleared) {
+            self.cleared();
+        }
+    }
+
+    pub(super) fn cleared(&mut self) {
         self.heard.retain(|heard| heard.committed);
         self.emit("input_audio_buffer.cleared", json!({}));
     }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
+use super::behind::{Behind, Queue};
 use super::buffer::Heard;
 use super::client::{self, ClientEvent};
 use super::error::ApiError;
@@ -16,7 +17,7 @@ use crate::audio::AudioFormat;
 use crate::call::{Close, Command, CreateRefusal, Failure, Input, ModelSettings, RateLimit, Waited};
 use crate::dialect::{Counters, Dialect};
 use crate::ids::Ids;
-use crate::limits::{Flood, MAX_UNKNOWN_TYPES, MAX_WAITING, Verdict};
+use crate::limits::{Flood, MAX_UNKNOWN_TYPES, Verdict};
 use crate::turn::TurnDetection;
 use crate::{Config, Intent, Transport};
 
@@ -54,8 +55,8 @@ pub struct Session {
     pub(super) rate_limits: Option<Vec<RateLimit>>,
     /// `event_id` of the client event whose commands are out: refusals name it.
     cause: Option<String>,
-    /// Client events whose commands wait in the call, oldest first: `event_id`, and the terms of a response.
-    waiting: VecDeque<(Option<String>, Option<Terms>)>,
+    /// Requests that wait in the call, and what stands behind them.
+    pub(super) waiting: Queue,
     flood: Flood,
     events: VecDeque<String>,
     pub(super) commands: VecDeque<Command>,
@@ -92,7 +93,7 @@ impl Session {
             creating: None,
             rate_limits: None,
             cause: None,
-            waiting: VecDeque::new(),
+            waiting: Queue::default(),
             flood: Flood::default(),
             events: VecDeque::new(),
             commands: VecDeque::new(),
@@ -106,11 +107,11 @@ impl Session {
         session
     }
 
-    /// What is held for this client, as text: items, settings and the texts of the response being made. Bounded whatever comes.
+    /// What is held for this client, as text: items, settings, the texts of the response being made, and what waits. Bounded whatever comes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let responses: usize = self.responses.iter().map(Response::bytes).sum();
-        self.items.bytes() + self.settings.bytes() + responses
+        self.items.bytes() + self.settings.bytes() + responses + self.waiting.bytes()
     }
 
     fn handle_event(&mut self, event: ClientEvent) -> Result<(), ApiError> {
@@ -201,19 +202,42 @@ impl Session {
 
     /// What waited longest in the call had its turn: a refusal names the event that asked for it.
     fn waited(&mut self, waited: Waited) {
-        let (cause, terms) = self.waiting.pop_front().unwrap_or_default();
+        let (cause, terms) = self.waiting.request();
         let error = match waited {
             Waited::Done => {
-                // Its response is told of next.
+                // Its response is told of next, and what stands behind it after that.
                 if terms.is_some() {
                     self.creating = terms;
+                    return;
                 }
-                return;
+                None
             }
-            Waited::CommitRefused => ApiError::commit_empty(),
-            Waited::CreateRefused(refusal) => self.create_refused(refusal),
+            Waited::CommitRefused => Some(ApiError::commit_empty()),
+            Waited::CreateRefused(refusal) => Some(self.create_refused(refusal)),
         };
-        self.emit_error(&error, cause.as_deref());
+        if let Some(error) = error {
+            self.emit_error(&error, cause.as_deref());
+        }
+        self.read_on();
+    }
+
+    /// Reads what stands behind requests that had their turn.
+    fn read_on(&mut self) {
+        while let Some(behind) = self.waiting.next() {
+            match behind {
+                Behind::Event(text) => self.read(client::parse(&text)),
+                Behind::Cleared => self.cleared(),
+                Behind::Request(..) => {}
+            }
+        }
+    }
+
+    fn read(&mut self, envelope: client::Envelope) {
+        let client::Envelope { event_id, event } = envelope;
+        self.cause = event_id;
+        if let Err(error) = event.and_then(|event| self.handle_event(event)) {
+            self.refuse(&error);
+        }
     }
 
     /// Answers the client event whose command could not be done.
@@ -259,10 +283,13 @@ impl Dialect for Session {
                 return;
             }
         }
-        self.cause = event_id;
-        if let Err(error) = event.and_then(|event| self.handle_event(event)) {
-            self.refuse(&error);
+        if event.as_ref().is_ok_and(|event| self.waiting.holds_back(event)) {
+            if !self.waiting.push(Behind::Event(text.to_owned())) {
+                self.emit_error(&ApiError::too_fast(), event_id.as_deref());
+            }
+            return;
         }
+        self.read(client::Envelope { event_id, event });
     }
 
     fn handle_client_binary(&mut self, now: Instant) {
@@ -304,10 +331,9 @@ impl Dialect for Session {
                 self.refuse(&error);
             }
             Input::RequestWaits => {
-                if self.waiting.len() < MAX_WAITING {
-                    // A response that begins before it is another one.
-                    self.waiting.push_back((self.cause.take(), self.creating.take()));
-                }
+                // A response that begins before it is another one.
+                let request = Behind::Request(self.cause.take(), self.creating.take());
+                self.waiting.push(request);
             }
             Input::Waited(waited) => self.waited(waited),
             Input::CancelRefused => self.refuse(&ApiError::cancel_not_active()),
@@ -317,7 +343,13 @@ impl Dialect for Session {
                     self.refuse(&ApiError::append_over_webrtc());
                 }
             }
-            input => self.handle_response(input),
+            input => {
+                let begins = matches!(input, Input::ResponseCreated { .. });
+                self.handle_response(input);
+                if begins {
+                    self.read_on();
+                }
+            }
         }
     }
 
