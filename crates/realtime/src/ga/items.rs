@@ -54,7 +54,7 @@ impl Items {
         let entry = Entry { id: id.to_owned(), json: item.to_string(), spoken_ms: None };
         self.bytes += entry.bytes();
         self.entries.insert(index, entry);
-        self.forget();
+        self.forget(index);
         Ok(previous)
     }
 
@@ -65,7 +65,7 @@ impl Items {
             self.bytes -= entry.bytes();
             entry.json = item.to_string();
             self.bytes += entry.bytes();
-            self.forget();
+            self.forget(index);
         }
     }
 
@@ -105,10 +105,13 @@ impl Items {
         self.bytes
     }
 
-    fn forget(&mut self) {
+    /// The oldest but that one, which was told a moment ago.
+    fn forget(&mut self, mut newest: usize) {
         while self.entries.len() > MAX_ITEMS || self.bytes > MAX_ITEMS_BYTES {
-            let forgotten = self.entries.pop_front();
-            self.bytes -= forgotten.as_ref().map_or(0, Entry::bytes);
+            let oldest = usize::from(newest == 0);
+            let Some(forgotten) = self.entries.remove(oldest) else { return };
+            self.bytes -= forgotten.bytes();
+            newest = newest.saturating_sub(1);
         }
     }
 
@@ -122,6 +125,18 @@ impl Items {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn an_item_at_the_beginning_of_a_full_conversation_is_kept() {
+        let mut items = Items::default();
+        for n in 0..MAX_ITEMS {
+            items.insert(Place::End, &n.to_string(), &json!(n)).unwrap();
+        }
+        items.insert(Place::Begin, "first", &json!("first")).unwrap();
+        assert_eq!([items.contains("first"), items.contains("0"), items.contains("1")], [true, false, true]);
+        items.insert(Place::End, "last", &json!("last")).unwrap();
+        assert_eq!([items.contains("first"), items.contains("1"), items.contains("last")], [false, true, true]);
+    }
 
     #[test]
     fn items_stand_where_they_were_put() {
