@@ -1,6 +1,6 @@
 //! The task of one call: a stream at a time, opened, driven, and followed by another one until the call is over.
 //!
-//! Run loop: [`run`] opens the stream of a target and carries both directions ([`carry`]) until it breaks, leaves, or the call ends. While there is no
+//! Run loop: [`run`] opens the stream of a target and carries both directions ([`Call::carry`]) until it breaks, leaves, or the call ends. While there is no
 //! stream, what the dialogue says is noted ([`Memory`], [`Responses`]) and told at the beginning of the next one.
 //!
 //! Invariant: the dialogue's words are taken at once, whatever the backend does; so a cancel always gets through, and frees the room that
