@@ -18,6 +18,9 @@ const MAX_BYTES: usize = 1 << 20;
 /// Samples kept of a turn without an answer: 30 s at 16 kHz, 20 s at 24 kHz. 960 kB.
 const MAX_AUDIO: usize = 480_000;
 
+/// Bytes of what came of a response ahead of its items: words run ahead of their sound by as much.
+const MAX_EARLY: usize = 128 << 10;
+
 /// What was said so far.
 #[derive(Debug, Default)]
 pub struct Memory {
@@ -27,6 +30,16 @@ pub struct Memory {
     snapshot: Vec<u8>,
     connected: bool,
     turn: Turn,
+    early: Early,
+}
+
+/// What came of the latest response before its items were told: items are told when something of them came.
+#[derive(Debug, Default)]
+struct Early {
+    response: Option<ResponseId>,
+    text: String,
+    calls: Vec<ToolCall>,
+    bytes: usize,
 }
 
 /// An item as it is told to whoever did not hear it.
@@ -134,7 +147,7 @@ impl Memory {
             // It was forgotten: whatever stands behind it is newer than all that was.
             (None, Some(_)) => self.items.len(),
         };
-        let remembered = Remembered { item: item.clone(), text: String::new(), cut: false };
+        let remembered = self.early.of(item);
         self.bytes += remembered.size();
         self.items.insert(at, remembered);
         self.shrink();
@@ -187,10 +200,14 @@ impl Memory {
         let made = self.items.iter_mut().rev().find(
             |known| matches!(&known.item.kind, ItemKind::Output { response: of, call_id: None } if *of == response),
         );
-        if let Some(known) = made.filter(|known| !known.cut) {
-            known.text.push_str(delta);
-            self.bytes += delta.len();
-            self.shrink();
+        match made {
+            None => self.early.said(response, delta),
+            Some(known) if known.cut => {}
+            Some(known) => {
+                known.text.push_str(delta);
+                self.bytes += delta.len();
+                self.shrink();
+            }
         }
     }
 
@@ -198,13 +215,57 @@ impl Memory {
         let made = self.items.iter_mut().rev().find(|known| {
             matches!(&known.item.kind, ItemKind::Output { response: of, call_id: Some(id) } if *of == response && *id == call.call_id)
         });
-        if let Some(known) = made {
-            self.bytes -= known.size();
-            let ToolCall { call_id, name, arguments, .. } = call.clone();
-            known.item.kind = ItemKind::ToolCall { call_id, name, arguments };
-            self.bytes += known.size();
-            self.shrink();
+        let Some(known) = made else { return self.early.called(response, call) };
+        self.bytes -= known.size();
+        known.item.kind = kind(call.clone());
+        self.bytes += known.size();
+        self.shrink();
+    }
+}
+
+fn kind(call: ToolCall) -> ItemKind {
+    let ToolCall { call_id, name, arguments, .. } = call;
+    ItemKind::ToolCall { call_id, name, arguments }
+}
+
+impl Early {
+    /// Whether there is room for more of a response. Of an earlier one nothing is kept.
+    fn takes(&mut self, response: ResponseId, bytes: usize) -> bool {
+        if self.response != Some(response) {
+            *self = Self { response: Some(response), ..Self::default() };
         }
+        let fits = self.bytes + bytes <= MAX_EARLY;
+        self.bytes += if fits { bytes } else { 0 };
+        fits
+    }
+
+    fn said(&mut self, response: ResponseId, delta: &str) {
+        if self.takes(response, delta.len()) {
+            self.text.push_str(delta);
+        }
+    }
+
+    fn called(&mut self, response: ResponseId, call: &ToolCall) {
+        if self.takes(response, call.call_id.len() + call.name.len() + call.arguments.len()) {
+            self.calls.push(call.clone());
+        }
+    }
+
+    /// An item with what came of it.
+    fn of(&mut self, item: &Item) -> Remembered {
+        let mut remembered = Remembered { item: item.clone(), text: String::new(), cut: false };
+        match &item.kind {
+            ItemKind::Output { response, call_id: None } if self.response == Some(*response) => {
+                remembered.text = std::mem::take(&mut self.text);
+            }
+            ItemKind::Output { response, call_id: Some(id) } if self.response == Some(*response) => {
+                if let Some(at) = self.calls.iter().position(|call| call.call_id == *id) {
+                    remembered.item.kind = kind(self.calls.swap_remove(at));
+                }
+            }
+            _ => {}
+        }
+        remembered
     }
 }
 
@@ -324,6 +385,25 @@ mod tests {
         assert_eq!(texts(&memory)[1].1, message(Role::Assistant, "I am"));
         memory.note_input(&BackendInput::Played { response: ResponseId(1), samples: 0, heard_at: None });
         assert_eq!(texts(&memory).len(), 1);
+    }
+
+    #[test]
+    fn what_came_of_a_response_before_its_items_is_remembered() {
+        let mut memory = Memory::default();
+        let response = ResponseId(1);
+        let text = |of, delta: &str| BackendOutput::Text { response: of, delta: delta.to_owned(), words: Vec::new() };
+        memory.note_output(&text(ResponseId(0), "Before. "));
+        memory.note_output(&text(response, "Let me "));
+        let call =
+            ToolCall { call_id: "c".to_owned(), name: "look".to_owned(), arguments: "{}".to_owned(), is_final: true };
+        memory.note_output(&BackendOutput::ToolCall { response, call });
+        memory.note_input(&item("a", None, ItemKind::Output { response, call_id: None }));
+        memory.note_output(&text(response, "look."));
+        memory.note_input(&item("b", Some("a"), ItemKind::Output { response, call_id: Some("c".to_owned()) }));
+        let called =
+            ItemKind::ToolCall { call_id: "c".to_owned(), name: "look".to_owned(), arguments: "{}".to_owned() };
+        let expected = [("a".to_owned(), message(Role::Assistant, "Let me look.")), ("b".to_owned(), called)];
+        assert_eq!(texts(&memory), expected);
     }
 
     #[test]
