@@ -1,6 +1,6 @@
 //! The task of one call: a stream at a time, opened, driven, and followed by another one until the call is over.
 //!
-//! Run loop: [`run`] opens the stream of a target and carries both directions ([`Call::carry`]) until it breaks, leaves, or the call ends. While there is no
+//! Run loop: [`run`] opens the stream of a target and carries both directions ([`Call::carry`]) until it breaks or the call ends. While there is no
 //! stream, what the dialogue says is noted ([`Memory`], [`Responses`]) and told at the beginning of the next one.
 //!
 //! Invariant: the dialogue's words are taken at once, whatever the backend does; so a cancel always gets through, and frees the room that
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use rand::RngExt;
-use voice::{Backend, BackendInput, BackendOutput, Failure, Item, Settings, Wanted};
+use voice::{BackendInput, BackendOutput, Failure, Item, ItemKind, Settings, Wanted};
 
 use crate::memory::Memory;
 use crate::responses::{Responses, Took};
@@ -20,7 +20,7 @@ use crate::seat::Far;
 use crate::target::{Kind, Local, Session, Target};
 use crate::{Lost, Machine, Told, grpc};
 
-/// Most audio that waits for a stream that takes none: 10 s in frames of 20 ms. Beyond it the oldest goes.
+/// Most audio that waits for a stream that takes none, beside that of a turn which is told again: 10 s in frames of 20 ms. Beyond it the oldest goes.
 const AUDIO_WAITING: usize = 500;
 
 /// Between one round of targets and the next: doubled each time from here.
@@ -28,6 +28,20 @@ const BACKOFF: Duration = Duration::from_millis(100);
 
 /// ... and up to here, give or take half.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of what is no audio that wait for a stream that takes none: four of a client's largest messages, or 16,384 of the smallest. Beyond it the
+/// stream is given up, and the next one begins with all of it.
+const SAID_WAITING: usize = 4 << 20;
+
+/// What a message counts at least.
+const MESSAGE: usize = 256;
+
+/// A stream that was ready for this long and breaks is opened again at once.
+const STEADY: Duration = Duration::from_secs(10);
+
+/// Streams in a row that are opened at once though they broke sooner. The next one that does is like one that cannot be had: the others are tried,
+/// and then there is a pause.
+const BREAKS: u32 = 2;
 
 /// What a stream that is closed is given to send its last word.
 const PARTING: Duration = Duration::from_secs(1);
@@ -51,10 +65,36 @@ pub struct Beginning {
 enum End {
     /// The call is over.
     Closed,
-    /// It broke, or could not be had. `ready`: the backend had said that it is.
-    Lost { lost: Lost, ready: bool },
-    /// It has to be left, and nothing is lost by it.
-    Left,
+    /// It broke, or could not be had.
+    Lost {
+        lost: Lost,
+        /// Since the backend had said that it is ready. `None`: it had not.
+        lasted: Option<Duration>,
+    },
+}
+
+/// Of streams that did not last, one after the other.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// Those that could not be had.
+    failures: u32,
+    /// Those of the same target that were ready.
+    breaks: u32,
+}
+
+impl Trouble {
+    /// Notes a stream that was lost. `true`: it is not worth the next one.
+    fn note(&mut self, lasted: Option<Duration>) -> bool {
+        if lasted.is_some_and(|lasted| lasted >= STEADY) {
+            *self = Self::default();
+        }
+        if lasted.is_some() && self.breaks < BREAKS {
+            self.breaks += 1;
+            return false;
+        }
+        *self = Self { failures: self.failures + 1, breaks: 0 };
+        true
+    }
 }
 
 /// The call's side of all its streams.
@@ -79,26 +119,29 @@ pub(crate) async fn run(targets: Arc<[Target]>, session: Session, far: Far) {
             Some(input) => drop(call.noted(input)),
         }
     }
-    let (mut at, mut failures) = (0, 0_u32);
+    let round = u32::try_from(targets.len()).unwrap_or(u32::MAX);
+    let (mut at, mut trouble) = (0, Trouble::default());
     loop {
         let Some(target) = targets.get(at) else { return };
         match call.stream(target).await {
             End::Closed => break,
-            End::Left => failures = 0,
-            End::Lost { lost, ready } => {
-                failures = if ready { 0 } else { failures + 1 };
-                let round = u32::try_from(targets.len()).unwrap_or(u32::MAX);
-                let gone = failures > 0 && failures.is_multiple_of(round);
-                if !call.lost(target, &lost, gone).await || !call.pause(failures / round).await {
+            End::Lost { lost, lasted } => {
+                let failed = trouble.note(lasted);
+                let gone = failed && trouble.failures.is_multiple_of(round);
+                let rounds = match (gone, lost.is_final) {
+                    (false, _) => 0,
+                    (true, false) => trouble.failures / round,
+                    (true, true) => u32::MAX,
+                };
+                if !call.lost(target, &lost, gone).await || !call.pause(rounds).await {
                     break;
                 }
-                if !ready {
+                if failed {
                     at = (at + 1) % targets.len();
                 }
             }
         }
     }
-    count_orphans(&call.responses);
 }
 
 impl Call {
@@ -116,10 +159,16 @@ impl Call {
                     Some(Err(_)) => Err(Lost::new("silent", "no stream within ready_timeout_ms")),
                     Some(Ok(opened)) => opened,
                 };
-                match opened {
+                let end = match opened {
                     Ok((machine, up, down)) => self.carry(target, ready, waiting, machine, up, down).await,
-                    Err(lost) => End::Lost { lost, ready: false },
+                    Err(lost) => End::Lost { lost, lasted: None },
+                };
+                if let End::Lost { lost, .. } = &end
+                    && matches!(lost.reason, "silent" | "stalled")
+                {
+                    endpoint.renew();
                 }
+                end
             }
         }
     }
@@ -146,14 +195,14 @@ impl Call {
     ) -> End {
         let opened = Instant::now();
         let mut outputs: VecDeque<BackendOutput> = VecDeque::new();
-        let (mut is_ready, mut sendable) = (false, None);
+        let (mut readied, mut sendable, mut stalled) = (None, None, None);
         loop {
-            let now = Instant::now();
             // What the machine says may be for the stream too: a response that is asked for again.
             loop {
                 while let Some(told) = machine.poll_output() {
                     let Some(output) = self.told(target, told, &mut waiting) else { continue };
-                    if output == BackendOutput::Ready && !std::mem::replace(&mut is_ready, true) {
+                    if output == BackendOutput::Ready && readied.is_none() {
+                        readied = Some(Instant::now());
                         self.gone = false;
                         metrics::histogram!("fronthaul_backend_ready_seconds", "model" => Arc::clone(&target.name))
                             .record(opened.elapsed());
@@ -165,15 +214,19 @@ impl Call {
                     break;
                 }
                 let Some(input) = waiting.pop() else { break };
-                machine.handle_input(now, input);
+                machine.handle_input(input);
             }
-            if machine.is_leaving() && outputs.is_empty() && self.memory.is_quiet() && !self.responses.is_making() {
-                return End::Left;
-            }
-            let due = machine.poll_timeout().map(tokio::time::Instant::from_std);
-            let due = due.into_iter().chain((!is_ready).then_some(ready)).min();
             let mut next = outputs.pop_front();
+            // One whose own words have no room here may well wait for that before it reads.
+            stalled = match (&sendable, &next) {
+                (Some(_), None) => stalled.or_else(|| Some(tokio::time::Instant::now() + target.timeouts.stalled)),
+                _ => None,
+            };
+            let due = readied.is_none().then_some(ready).into_iter().chain(stalled).min();
             let lost = tokio::select! {
+                () = std::future::ready(()), if waiting.is_full => {
+                    Some(Lost::new("stalled", "too much waits for a backend that does not read"))
+                }
                 input = self.far.inputs.recv() => {
                     match input {
                         Some(input) if input != BackendInput::Close => {
@@ -183,7 +236,7 @@ impl Call {
                             None
                         }
                         _ => {
-                            machine.handle_input(now, BackendInput::Close);
+                            machine.handle_input(BackendInput::Close);
                             part(machine, sendable, up, down).await;
                             return End::Closed;
                         }
@@ -191,26 +244,31 @@ impl Call {
                 }
                 given = self.far.outputs.give(&mut next), if next.is_some() => {
                     if !given {
-                        machine.handle_input(now, BackendInput::Close);
+                        machine.handle_input(BackendInput::Close);
                         part(machine, sendable, up, down).await;
                         return End::Closed;
                     }
                     None
                 }
                 came = down.next(), if next.is_none() => match came {
-                    Some(Ok(message)) => machine.handle_down(Instant::now(), message).err(),
+                    Some(Ok(message)) => {
+                        stalled = None;
+                        machine.handle_down(message).err()
+                    }
                     Some(Err(lost)) => Some(lost),
                     None => Some(Lost::new("closed", "the backend ended the stream")),
                 },
                 sent = send(&mut up, &mut sendable), if sendable.is_some() => {
+                    stalled = None;
                     (!sent).then(|| Lost::new("closed", "the backend does not read any more"))
                 }
                 () = until(due) => {
-                    if !is_ready && tokio::time::Instant::now() >= ready {
-                        Some(Lost::new("silent", "not ready within ready_timeout_ms"))
-                    } else {
-                        machine.handle_timeout(Instant::now()).err()
-                    }
+                    Some(match readied {
+                        None if tokio::time::Instant::now() >= ready => {
+                            Lost::new("silent", "not ready within ready_timeout_ms")
+                        }
+                        _ => Lost::new("stalled", "the backend neither reads nor says anything"),
+                    })
                 }
             };
             if let Some(output) = next {
@@ -219,11 +277,11 @@ impl Call {
             if let Some(lost) = lost {
                 // What came before it is told.
                 for output in outputs {
-                    if !self.tell(output).await {
+                    if !self.tell(output, drop).await {
                         return End::Closed;
                     }
                 }
-                return End::Lost { lost, ready: is_ready };
+                return End::Lost { lost, lasted: readied.map(|since: Instant| since.elapsed()) };
             }
         }
     }
@@ -241,9 +299,12 @@ impl Call {
                 match self.responses.output(output) {
                     Took::Tell(output) => {
                         self.memory.note_output(&output);
-                        let Some(()) = self.given(output, &mut *machine).await else { return End::Closed };
+                        if !self.tell(output, |input| machine.handle(input)).await {
+                            return End::Closed;
+                        }
                     }
                     Took::Again(input) => machine.handle(input),
+                    Took::Orphan => count_orphan(),
                     Took::Drop => {}
                 }
             }
@@ -260,23 +321,6 @@ impl Call {
                 () = until(due) => {}
             }
         }
-    }
-
-    /// Waits for room for an output, and hears the dialogue meanwhile. `None`: the call is over.
-    async fn given(&mut self, output: BackendOutput, machine: &mut dyn Backend) -> Option<()> {
-        let mut output = Some(output);
-        while output.is_some() {
-            tokio::select! {
-                given = self.far.outputs.give(&mut output) => return given.then_some(()),
-                input = self.far.inputs.recv() => {
-                    let input = input.filter(|input| *input != BackendInput::Close)?;
-                    if let Some(input) = self.noted(input) {
-                        machine.handle(input);
-                    }
-                }
-            }
-        }
-        Some(())
     }
 
     /// Notes what the dialogue says; what the stream is told of it.
@@ -306,6 +350,10 @@ impl Call {
             }
             Took::Again(input) => {
                 waiting.push(input);
+                None
+            }
+            Took::Orphan => {
+                count_orphan();
                 None
             }
             Took::Drop => None,
@@ -338,31 +386,31 @@ impl Call {
         tracing::warn!(session = self.session.name, model = %target.name, reason, detail, "backend lost");
         let code = "backend_unavailable";
         let news = gone && !std::mem::replace(&mut self.gone, gone);
-        let told = if gone { self.responses.fail(code, detail) } else { self.responses.lost(detail) };
-        // Nothing of a detail that names hosts is told to clients of a call that goes on.
-        let told = told.or_else(|| {
-            let failure = Failure::new(code, "no backend can be had; it is tried again");
-            news.then_some(BackendOutput::Fault { response: None, failure, retryable: true })
-        });
+        // The detail may name hosts, which are no client's business: the log has it.
+        let failure = || Failure::new(code, "no backend can be had; it is tried again");
+        let told = if gone { self.responses.fail(failure()) } else { self.responses.lost() };
+        let told =
+            told.or_else(|| news.then(|| BackendOutput::Fault { response: None, failure: failure(), retryable: true }));
         match told {
-            Some(output) => self.tell(output).await,
+            Some(output) => self.tell(output, drop).await,
             None => true,
         }
     }
 
-    /// Tells the dialogue, and hears it meanwhile. `false`: the call is over.
-    async fn tell(&mut self, output: BackendOutput) -> bool {
+    /// Tells the dialogue, waiting for room, and hears it meanwhile: `hear` gets what a stream is told. `false`: the call is over.
+    async fn tell(&mut self, output: BackendOutput, mut hear: impl FnMut(BackendInput)) -> bool {
         let mut output = Some(output);
-        while output.is_some() {
+        loop {
             tokio::select! {
                 given = self.far.outputs.give(&mut output) => return given,
                 input = self.far.inputs.recv() => {
                     let Some(input) = input.filter(|input| *input != BackendInput::Close) else { return false };
-                    drop(self.noted(input));
+                    if let Some(input) = self.noted(input) {
+                        hear(input);
+                    }
                 }
             }
         }
-        true
     }
 
     /// Waits before the next try. `false`: the call is over.
@@ -380,18 +428,25 @@ impl Call {
 struct Waiting {
     inputs: VecDeque<BackendInput>,
     audio: usize,
+    audio_max: usize,
+    /// Bytes of what is no audio.
+    said: usize,
+    /// There was too much of it, and it is gone.
+    is_full: bool,
 }
 
 impl Waiting {
     fn new(said: Vec<BackendInput>, asked: Option<BackendInput>) -> Self {
-        let audio = said.iter().filter(|input| is_audio(input)).count();
-        Self { inputs: said.into_iter().chain(asked).collect(), audio }
+        let inputs: VecDeque<_> = said.into_iter().chain(asked).collect();
+        let audio = inputs.iter().filter(|input| is_audio(input)).count();
+        let said = inputs.iter().map(size).sum();
+        Self { inputs, audio, audio_max: AUDIO_WAITING + audio, said, is_full: false }
     }
 
     fn push(&mut self, input: BackendInput) {
         if is_audio(&input) {
             self.audio += 1;
-            if self.audio > AUDIO_WAITING
+            if self.audio > self.audio_max
                 && let Some(oldest) = self.inputs.iter().position(is_audio)
             {
                 self.inputs.remove(oldest);
@@ -399,18 +454,49 @@ impl Waiting {
                 metrics::counter!("fronthaul_backend_audio_dropped_total", "at" => "stream").increment(1);
             }
         }
+        self.said += size(&input);
         self.inputs.push_back(input);
+        if self.said > SAID_WAITING {
+            *self = Self { is_full: true, ..Self::new(Vec::new(), None) };
+        }
     }
 
     fn pop(&mut self) -> Option<BackendInput> {
         let input = self.inputs.pop_front()?;
         self.audio -= usize::from(is_audio(&input));
+        self.said -= size(&input);
         Some(input)
     }
 }
 
 fn is_audio(input: &BackendInput) -> bool {
     matches!(input, BackendInput::Audio { .. } | BackendInput::Correction { .. })
+}
+
+/// Bytes of what is no audio.
+fn size(input: &BackendInput) -> usize {
+    let words = match input {
+        BackendInput::Audio { .. } | BackendInput::Correction { .. } => return 0,
+        BackendInput::Settings(settings) => {
+            settings.json.len() + settings.instructions.len() + settings.tools.len() + settings.tool_choice.len()
+        }
+        BackendInput::Item(item) => {
+            let kind = match &item.kind {
+                ItemKind::Message { text, .. } => text.len(),
+                ItemKind::ToolCall { arguments, .. } => arguments.len(),
+                ItemKind::ToolResult { output, .. } => output.len(),
+                ItemKind::Speech { .. } | ItemKind::Output { .. } | ItemKind::Other => 0,
+            };
+            item.json.len() + kind
+        }
+        BackendInput::ItemTruncated { text, .. } => text.as_ref().map_or(0, String::len),
+        BackendInput::CreateResponse { request, .. } => request
+            .overrides
+            .as_ref()
+            .map_or(0, |overrides| overrides.json.len() + overrides.instructions.as_ref().map_or(0, String::len)),
+        _ => 0,
+    };
+    words + MESSAGE
 }
 
 /// Sends what is there, once there is room. `false`: nobody takes it. Cancel safe: what was not taken stays.
@@ -452,6 +538,6 @@ async fn until(due: Option<tokio::time::Instant>) {
     }
 }
 
-fn count_orphans(responses: &Responses) {
-    metrics::counter!("fronthaul_backend_orphans_total").increment(responses.orphans());
+fn count_orphan() {
+    metrics::counter!("fronthaul_backend_orphans_total").increment(1);
 }

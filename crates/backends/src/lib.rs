@@ -1,8 +1,8 @@
-//! Backends in other processes: whoever speaks `proto/fronthaul/backend/v1`, and servers of the Realtime API.
+//! Backends in other processes: whoever speaks `proto/fronthaul/backend/v1`.
 //!
 //! Run loop: a call's worker holds a [`Seat`], which is a [`voice::Backend`]; it is polled, and woken when something came. Behind it a task
 //! of the [`thread`](BackendThread) of backends drives one stream at a time ([`driver`]): it opens it, tells it what was said so far
-//! ([`memory`]), carries both directions through a pure [`Machine`], and opens another one when it breaks or has to be left.
+//! ([`memory`]), carries both directions through a pure [`Machine`], and opens another one when it breaks.
 //!
 //! Invariant: a worker waits for nothing here, and what a backend does changes nothing but its own call: each lane is bounded, and where one
 //! is full the oldest of the user's audio goes, or the backend is not read any more.
@@ -14,8 +14,6 @@ mod responses;
 mod seat;
 mod target;
 mod thread;
-
-use std::time::Instant;
 
 use voice::{BackendInput, BackendOutput};
 
@@ -52,27 +50,16 @@ pub trait Machine: Send {
     type Down: Send;
 
     /// The dialogue's word.
-    fn handle_input(&mut self, now: Instant, input: BackendInput);
+    fn handle_input(&mut self, input: BackendInput);
     /// The backend's word.
     ///
     /// # Errors
     /// The stream is of no use any more.
-    fn handle_down(&mut self, now: Instant, down: Self::Down) -> Result<(), Lost>;
-    /// What is due at [`Machine::poll_timeout`].
-    ///
-    /// # Errors
-    /// The stream is of no use any more.
-    fn handle_timeout(&mut self, now: Instant) -> Result<(), Lost>;
+    fn handle_down(&mut self, down: Self::Down) -> Result<(), Lost>;
     /// The next message to send.
     fn poll_up(&mut self) -> Option<Self::Up>;
     /// The next thing to tell the dialogue.
     fn poll_output(&mut self) -> Option<Told>;
-    /// When [`Machine::handle_timeout`] wants to be called.
-    fn poll_timeout(&self) -> Option<Instant>;
-    /// It ends soon (a server's cap on a session's length), and another one should take its place before.
-    fn is_leaving(&self) -> bool {
-        false
-    }
 }
 
 /// What comes from a machine.

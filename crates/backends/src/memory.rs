@@ -132,12 +132,6 @@ impl Memory {
         connected.into_iter().chain(self.turn.inputs.iter().cloned()).collect()
     }
 
-    /// Nobody speaks, and nothing waits for an answer.
-    #[must_use]
-    pub fn is_quiet(&self) -> bool {
-        self.turn.inputs.is_empty()
-    }
-
     fn insert(&mut self, item: &Item) {
         let behind =
             item.previous.as_ref().and_then(|previous| self.items.iter().rposition(|known| known.item.id == *previous));
@@ -423,7 +417,7 @@ mod tests {
         assert_eq!(memory.unanswered(), inputs);
         let audio = voice::AgentAudio::Pcm(vec![0; 320]);
         memory.note_output(&BackendOutput::Audio { response: ResponseId(1), audio });
-        assert!(memory.unanswered().is_empty() && memory.is_quiet());
+        assert!(memory.unanswered().is_empty());
     }
 
     #[test]

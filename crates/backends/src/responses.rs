@@ -3,6 +3,8 @@
 //! Each request has a number of its own on the wire, rising over all streams of the call: what comes of a response that was cancelled, lost or
 //! asked for again carries another number than the one that is being made, and is dropped.
 
+use std::collections::VecDeque;
+
 use voice::{BackendInput, BackendOutput, Failure, Item, ItemKind, Request, ResponseId};
 
 /// Responses whose end may still be told of: more than a client plays at once.
@@ -14,9 +16,7 @@ pub(crate) struct Responses {
     last: u64,
     current: Option<Current>,
     /// Ours, and on the wire; the newest last.
-    recent: std::collections::VecDeque<(ResponseId, ResponseId)>,
-    /// Outputs of other responses.
-    orphans: u64,
+    recent: VecDeque<(ResponseId, ResponseId)>,
 }
 
 #[derive(Debug)]
@@ -37,23 +37,15 @@ struct Current {
 pub(crate) enum Took {
     /// Tell the dialogue.
     Tell(BackendOutput),
-    /// Nothing.
+    /// Nothing: it is of another response.
+    Orphan,
+    /// Nothing: the dialogue knows it.
     Drop,
     /// Ask the backend again: the response ended with nothing in it.
     Again(BackendInput),
 }
 
 impl Responses {
-    /// A response is being made.
-    pub(crate) fn is_making(&self) -> bool {
-        self.current.is_some()
-    }
-
-    /// Outputs that were dropped.
-    pub(crate) fn orphans(&self) -> u64 {
-        self.orphans
-    }
-
     /// The dialogue's word as the stream gets it.
     pub(crate) fn input(&mut self, input: BackendInput) -> Option<BackendInput> {
         Some(match input {
@@ -105,8 +97,7 @@ impl Responses {
             return Took::Tell(output);
         }
         let Some(current) = self.current.as_mut().filter(|current| current.wire == of) else {
-            self.orphans += 1;
-            return Took::Drop;
+            return Took::Orphan;
         };
         let ours = current.ours;
         match &output {
@@ -134,14 +125,14 @@ impl Responses {
     }
 
     /// The stream is gone. What is told of the response that was being made; one of which nothing came is asked for at the next stream.
-    pub(crate) fn lost(&mut self, detail: &str) -> Option<BackendOutput> {
-        if self.current.as_ref()?.gave { self.fail("backend_lost", detail) } else { None }
+    pub(crate) fn lost(&mut self) -> Option<BackendOutput> {
+        let failure = || Failure::new("backend_lost", "the backend was lost in the middle of the response");
+        if self.current.as_ref()?.gave { self.fail(failure()) } else { None }
     }
 
     /// No stream can be had: the response that waits fails.
-    pub(crate) fn fail(&mut self, code: &str, detail: &str) -> Option<BackendOutput> {
+    pub(crate) fn fail(&mut self, failure: Failure) -> Option<BackendOutput> {
         let current = self.current.take()?;
-        let failure = Failure::new(code, detail);
         Some(BackendOutput::Fault { response: Some(current.ours), failure, retryable: true })
     }
 
@@ -205,9 +196,8 @@ mod tests {
         let cancel = responses.input(BackendInput::Cancel { response: ResponseId(7) });
         assert_eq!(cancel, Some(BackendInput::Cancel { response: ResponseId(1) }));
         assert_eq!(responses.input(create(8)), Some(create(2)));
-        assert_eq!([responses.output(sound(1)), responses.output(done(1))], [Took::Drop, Took::Drop]);
+        assert_eq!([responses.output(sound(1)), responses.output(done(1))], [Took::Orphan, Took::Orphan]);
         assert_eq!(responses.output(sound(2)), Took::Tell(sound(8)));
-        assert_eq!((responses.orphans(), responses.is_making()), (2, true));
     }
 
     #[test]
@@ -219,17 +209,17 @@ mod tests {
             panic!("it is told")
         };
         assert_eq!((response, failure.code.as_str()), (Some(ResponseId(7)), "empty_response"));
-        assert!(!responses.is_making());
+        assert_eq!(responses.ask(), None);
     }
 
     #[test]
     fn a_lost_response_fails_if_some_of_it_came_and_is_asked_for_again_if_not() {
         let mut responses = Responses::default();
         responses.input(create(7));
-        assert_eq!(responses.lost("reset"), None);
+        assert_eq!(responses.lost(), None);
         assert_eq!(responses.ask(), Some(create(2)));
         responses.output(sound(2));
-        let fault = responses.lost("reset");
+        let fault = responses.lost();
         assert!(matches!(fault, Some(BackendOutput::Fault { response: Some(ResponseId(7)), .. })));
         assert_eq!(responses.ask(), None);
     }

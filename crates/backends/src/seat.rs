@@ -1,8 +1,8 @@
 //! The near end of a backend elsewhere: what a call's worker holds, and what the task behind it holds.
 //!
 //! Bounds. Towards the task: [`INPUTS`] messages; the task takes them at once, so that they are a hop and no queue. Towards the worker:
-//! [`OUTPUTS`] messages beside [`SPEECH`] bytes of sound; beyond either the task does not read the backend, and what the backend's own
-//! writes wait for is up to its transport.
+//! [`OUTPUTS`] messages on the way and as many that are not asked for yet, and [`SPEECH`] bytes of sound, each piece at least [`PIECE`]; beyond
+//! either the task does not read the backend, and what the backend's own writes wait for is up to its transport.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +22,9 @@ const OUTPUTS: usize = 256;
 /// Bytes of sound that wait for the dialogue, which itself holds 10 s: 87 s of PCM at 24 kHz. A backend that is further ahead is not read until
 /// its reply was played or cancelled; 100 calls with such replies hold 400 MiB.
 pub(crate) const SPEECH: usize = 4 << 20;
+
+/// What a piece takes however little sound it has: a backend that speaks in single samples fills the room with 32,768 of them.
+const PIECE: usize = 128;
 
 /// An output, and the room that it takes until the dialogue has it.
 type Held = (BackendOutput, Option<OwnedSemaphorePermit>);
@@ -78,10 +81,10 @@ pub(crate) fn pair() -> (Seat, Far) {
 impl Outputs {
     /// Waits for room, and hands an output to the worker. Cancel safe: what was not handed over is still in `output`. `false`: nobody is there.
     pub(crate) async fn give(&self, output: &mut Option<BackendOutput>) -> bool {
-        let room = match output.as_ref().map_or(0, size) {
-            0 => None,
+        let room = match output.as_ref().and_then(size) {
+            None => None,
             // What is larger than all the room gets all of it.
-            size => {
+            Some(size) => {
                 let size = u32::try_from(size.min(SPEECH)).unwrap_or(u32::MAX);
                 let Ok(room) = Arc::clone(&self.room).acquire_many_owned(size).await else { return false };
                 Some(room)
@@ -95,14 +98,17 @@ impl Outputs {
     }
 }
 
-/// Bytes of sound in it.
-fn size(output: &BackendOutput) -> usize {
-    let BackendOutput::Audio { audio, .. } = output else { return 0 };
-    match audio {
-        AgentAudio::Pcm(pcm) => pcm.len() * 2,
-        AgentAudio::Bytes { data, .. } => data.len(),
-        AgentAudio::Opus(packets) => packets.iter().map(|packet| packet.len() + size_of::<Vec<u8>>()).sum(),
-    }
+/// The room that it takes in the lane of speech. `None`: it is not in that lane.
+fn size(output: &BackendOutput) -> Option<usize> {
+    let sound = match output {
+        BackendOutput::Audio { audio: AgentAudio::Pcm(pcm), .. } => pcm.len() * 2,
+        BackendOutput::Audio { audio: AgentAudio::Bytes { data, .. }, .. } => data.len(),
+        BackendOutput::Audio { audio: AgentAudio::Opus(packets), .. } => {
+            packets.iter().map(|packet| packet.len() + size_of::<Vec<u8>>()).sum()
+        }
+        _ => 0,
+    };
+    is_speech(output).then_some(sound + PIECE)
 }
 
 /// Of which response it is sound.
@@ -113,11 +119,12 @@ fn sound_of(output: &BackendOutput) -> Option<ResponseId> {
     }
 }
 
-/// It follows the sound before it.
+/// It follows the sound before it; the next stream's [`Ready`](BackendOutput::Ready) follows what the last one gave.
 fn is_speech(output: &BackendOutput) -> bool {
     matches!(
         output,
-        BackendOutput::Audio { .. }
+        BackendOutput::Ready
+            | BackendOutput::Audio { .. }
             | BackendOutput::ResponseDone { .. }
             | BackendOutput::ResponseIncomplete { .. }
             | BackendOutput::Fault { response: Some(_), .. }
@@ -140,7 +147,9 @@ impl Seat {
 
     fn fetch(&mut self) {
         let mut context = Context::from_waker(&self.waker);
-        while let Poll::Ready(Some(held)) = self.outputs.poll_recv(&mut context) {
+        while self.control.len() < OUTPUTS
+            && let Poll::Ready(Some(held)) = self.outputs.poll_recv(&mut context)
+        {
             if sound_of(&held.0).is_some_and(|response| self.cancelled.is_some_and(|cancelled| response <= cancelled)) {
                 continue;
             }
@@ -246,6 +255,42 @@ mod tests {
         seat.handle(BackendInput::Cancel { response: ResponseId(1) });
         assert!(far.outputs.give(&mut next).await);
         assert_eq!(polled(&mut seat, Wanted::All), [sound(2, 2)]);
+    }
+
+    /// Gives until there is no room, and takes in what was given; how many that were.
+    async fn flood(seat: &mut Seat, far: &Far, output: &BackendOutput) -> usize {
+        let mut given = 0;
+        loop {
+            seat.poll(Instant::now(), Wanted::Control);
+            let mut output = Some(output.clone());
+            if tokio::time::timeout(std::time::Duration::ZERO, far.outputs.give(&mut output)).await.is_err() {
+                return given;
+            }
+            given += 1;
+        }
+    }
+
+    #[tokio::test]
+    async fn pieces_without_sound_and_ends_take_room_too() {
+        let nothing = sound(0, 0);
+        let end = BackendOutput::ResponseDone { response: ResponseId::UNASKED };
+        for output in [nothing, end] {
+            let (mut seat, far) = pair();
+            assert_eq!(flood(&mut seat, &far, &output).await, SPEECH / PIECE);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_asked_for_stays_where_it_is() {
+        let (mut seat, far) = pair();
+        for _ in 0..4 {
+            while tokio::time::timeout(std::time::Duration::ZERO, far.outputs.give(&mut Some(BackendOutput::Initiate)))
+                .await
+                .is_ok()
+            {}
+            assert_eq!(seat.poll(Instant::now(), Wanted::All), Some(BackendOutput::Initiate));
+            assert!(seat.control.len() < OUTPUTS);
+        }
     }
 
     #[tokio::test]

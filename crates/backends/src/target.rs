@@ -13,11 +13,13 @@ use crate::grpc;
 pub struct Timeouts {
     /// From the beginning of a stream to its `Ready`; then another stream is tried.
     pub ready: Duration,
+    /// That it takes what is sent, or says something; then its stream is given up.
+    pub stalled: Duration,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
-        Self { ready: Duration::from_secs(5) }
+        Self { ready: Duration::from_secs(5), stalled: Duration::from_secs(10) }
     }
 }
 

@@ -72,7 +72,7 @@ async fn run_all(plan: &mut Plan, agent: Option<&str>) -> Result<(), StartError>
 
 /// An agent that cannot be had is no reason to end: parrot answers, and says nothing of it, so this does.
 async fn start_agent(name: &str, plan: &mut Plan) {
-    let _ = writeln!(io::stderr(), "{:<11} | setting up {name}", "agent");
+    child::show("agent", &format!("setting up {name}"));
     match Agent::start(name, &plan.agents_dir()).await {
         Ok(agent) => {
             plan.agent_listens(&agent.name, agent.address);

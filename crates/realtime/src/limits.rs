@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub const MAX_CLIENT_BYTES: usize = 1 << 20;
 
 /// JSON values in a client text: as many as a session may have, and those around it. The costliest, an object of one field, takes 628 bytes as a tree:
-/// 12 MB for a moment, and some 3 ms.
+/// 12 MB for a moment.
 pub(crate) const MAX_CLIENT_VALUES: usize = 20_000;
 
 /// Largest event sent: what stock browsers take in one message (`a=max-message-size:262144`), and half of what the smallest

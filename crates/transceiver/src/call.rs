@@ -134,9 +134,8 @@ impl Mode {
         api: &realtime::Session,
         seed: u64,
     ) -> Self {
-        let (turn, settings) = (words::turn_config(api.turn_detection()), api.model_settings());
-        let config = CallConfig { voice: voice::Config { turn, ..config.voice.clone() }, ..config.clone() };
-        let voice = for_model(config.voice, model);
+        let turn = words::turn_config(api.turn_detection());
+        let voice = for_model(voice::Config { turn, ..config.voice.clone() }, model);
         let session = || backends::Session {
             name: format!("{:016x}", request.session),
             model: request.model.clone(),
@@ -145,13 +144,13 @@ impl Mode {
         let Some(backend) = model.open(config.backends.as_ref(), voice.backend_rate, seed, session) else {
             return Self::Loopback(Loopback::default());
         };
-        let config = voice;
+        let settings = api.model_settings();
         if request.transport() == Transport::Websocket {
-            let mut streamed = Streamed::new(now, config, backend);
+            let mut streamed = Streamed::new(now, voice, backend);
             streamed.set_model(settings);
             return Self::Streamed(Box::new(streamed));
         }
-        let mut dialogue = Dialogue::new(now, config, backend);
+        let mut dialogue = Dialogue::new(now, voice, backend);
         match u8::try_from(request.codec).ok().and_then(Codec::numbered) {
             Some(Codec::Pcmu) => dialogue.answer_in(Law::Mu),
             Some(Codec::Pcma) => dialogue.answer_in(Law::A),

@@ -22,7 +22,7 @@ pub(crate) const MEDIA: usize = 2048;
 /// Messages that wait for a worker: one of each of 1024 calls at once (a drain, a lost link). Beyond it producers wait.
 pub(crate) const CONTROL: usize = 1024;
 
-/// Bytes of clients' messages among them: 16 of the largest, which take a worker 2 to 4 ms each at worst. Beyond it producers wait.
+/// Bytes of clients' messages among them: 16 of the largest. Beyond it producers wait.
 pub(crate) const CONTROL_BYTES: usize = 16 << 20;
 
 /// Outputs that wait for the link thread: 3 frames per call and turn of the worker's loop, and a message or two beside

@@ -1,7 +1,8 @@
 //! An edge and a transceiver as they are deployed, a backend that speaks gRPC, and a client over WebSocket.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
-use std::io::{Read as _, Write as _};
+mod upgrade;
+
 use std::net::{SocketAddr, TcpStream};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -13,9 +14,10 @@ use serde_json::{Value, json};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tokio_stream::{Stream, StreamExt as _};
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
+use tokio_tungstenite::tungstenite::protocol::WebSocket;
 use tonic::{Request, Response, Status, Streaming};
 use transceiver::{ModelConfig, ModelKind, Transceiver};
+use upgrade::upgrade;
 
 /// Repeats what was written last, in words and a second of sound.
 struct Repeating;
@@ -81,20 +83,9 @@ fn serve(runtime: &tokio::runtime::Runtime) -> SocketAddr {
 }
 
 fn join(address: SocketAddr, model: &str) -> WebSocket<TcpStream> {
-    let mut stream = TcpStream::connect(address).unwrap();
+    let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let request = format!(
-        "GET /v1/realtime?model={model} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).unwrap();
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
-    WebSocket::from_raw_socket(stream, Role::Client, None)
+    upgrade(stream, &format!("?model={model}"), "").unwrap()
 }
 
 /// Writes something and asks for an answer; its events.

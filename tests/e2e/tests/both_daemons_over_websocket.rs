@@ -1,7 +1,8 @@
 //! An edge and a transceiver as they are deployed, on loopback sockets, and clients over WebSocket.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking, as tests do")]
 
-use std::io::{Read as _, Write as _};
+mod upgrade;
+
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -13,8 +14,9 @@ use edge::config::{AuthConfig, KeyConfig, Secret};
 use edge::{Config, Edge, TransceiverConfig};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocket};
+use tokio_tungstenite::tungstenite::protocol::WebSocket;
 use transceiver::Transceiver;
+use upgrade::upgrade;
 
 const APP: &str = "the-apps-own-key-0001";
 const OTHER: &str = "another-tenants-key-2";
@@ -107,26 +109,9 @@ impl Daemons {
         socket.connect(&address.into()).unwrap();
         let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let request = format!(
-            "GET /v1/realtime{query} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer {key}\r\n\r\n"
-        );
-        (&stream).write_all(request.as_bytes()).unwrap();
-        let (mut head, mut byte) = (Vec::new(), [0]);
-        while !head.ends_with(b"\r\n\r\n") {
-            (&stream).read_exact(&mut byte).unwrap();
-            head.push(byte[0]);
-        }
-        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-        let status: u16 = head.split(' ').nth(1).unwrap().parse().unwrap();
-        if status == 101 {
-            return Ok(Client { socket: WebSocket::from_raw_socket(stream, Role::Client, None), events: Vec::new() });
-        }
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
-        let mut body = vec![0; length.parse().unwrap()];
-        (&stream).read_exact(&mut body).unwrap();
-        let body: Value = serde_json::from_slice(&body).unwrap();
-        Err((status, body["error"]["code"].as_str().unwrap().to_owned()))
+        upgrade(stream, query, &format!("Authorization: Bearer {key}\r\n"))
+            .map(|socket| Client { socket, events: Vec::new() })
+            .map_err(|(status, body)| (status, body["error"]["code"].as_str().unwrap().to_owned()))
     }
 
     fn join(&self, query: &str, key: &str) -> Client {

@@ -2,13 +2,14 @@
 //!
 //! Keep-alive. No HTTP/2 pings are sent: servers of gRPC take more than two in five minutes without data for an attack (`too_many_pings`), and calls send
 //! audio all the time. A peer that is gone is noticed by TCP: what was sent is answered within [`UNANSWERED`], and a connection without calls is
-//! probed by the kernel.
+//! probed by the kernel. Where TCP is answered by something between that forwards nothing any more, a stream that is not ready in time, or takes
+//! nothing for a while, is left, and the next one gets a [new connection](Endpoint::renew).
 //!
 //! Windows. A stream may hold [`STREAM_WINDOW`] that its call does not read; the connection's own window is that of [`CALLS`] streams, so that no
 //! number of such calls stops the others.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -43,7 +44,7 @@ pub struct Endpoint(Arc<Inner>);
 struct Inner {
     endpoint: tonic::transport::Endpoint,
     authorization: Option<MetadataValue<Ascii>>,
-    channel: OnceLock<Channel>,
+    channel: Mutex<Option<Channel>>,
 }
 
 /// Why an endpoint is none.
@@ -89,13 +90,14 @@ impl Endpoint {
             value.set_sensitive(true);
             value
         });
-        Ok(Self(Arc::new(Inner { endpoint, authorization, channel: OnceLock::new() })))
+        Ok(Self(Arc::new(Inner { endpoint, authorization, channel: Mutex::new(None) })))
     }
 
     /// A client over the connection, which is made when it is first needed and again when it broke. To be called in a runtime.
     #[must_use]
     pub fn client(&self) -> BackendClient<Channel> {
-        let channel = self.0.channel.get_or_init(|| {
+        let mut held = self.channel();
+        let channel = held.get_or_insert_with(|| {
             let mut connector = HttpConnector::new();
             connector.enforce_http(false);
             connector.set_nodelay(true);
@@ -106,6 +108,15 @@ impl Endpoint {
             self.0.endpoint.connect_with_connector_lazy(connector)
         });
         BackendClient::new(channel.clone()).max_decoding_message_size(OUTPUT_MAX)
+    }
+
+    /// The next stream gets a connection of its own: on this one nobody answers. Streams on it go on.
+    pub(crate) fn renew(&self) {
+        *self.channel() = None;
+    }
+
+    fn channel(&self) -> MutexGuard<'_, Option<Channel>> {
+        self.0.channel.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn request<T>(&self, inputs: T) -> Request<T> {

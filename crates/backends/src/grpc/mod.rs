@@ -7,13 +7,14 @@ pub mod proto;
 mod words;
 
 use std::collections::VecDeque;
+use std::error::Error as _;
 use std::pin::Pin;
-use std::time::Instant;
 
 use futures_util::{Sink, Stream, StreamExt as _};
+use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::PollSender;
-use tonic::{Code, Status};
+use tonic::{Code, Status, Streaming};
 use voice::BackendInput;
 
 use crate::driver::Beginning;
@@ -35,15 +36,30 @@ pub type Down = Pin<Box<dyn Stream<Item = Result<proto::Output, Lost>> + Send>>;
 /// There is none to be had.
 pub async fn open(endpoint: &Endpoint, beginning: Beginning) -> Result<(Conversing, Up, Down), Lost> {
     let mut machine = Conversing::new(beginning);
-    let (to_stream, inputs) = tokio::sync::mpsc::channel(SENDING);
-    // Some servers answer only when they have read something.
-    while let Some(input) = machine.poll_up() {
-        let _ = to_stream.try_send(input);
+    let start = machine.poll_up();
+    let opened = match converse(endpoint, start.clone()).await {
+        // The connection is of no use any more, which is known once it is used.
+        Err(status) if status.source().is_some() => converse(endpoint, start).await,
+        opened => opened,
+    };
+    let (up, outputs) = opened.map_err(|status| lost(&status))?;
+    let outputs = outputs.map(|output| output.map_err(|status| lost(&status)));
+    Ok((machine, Box::pin(PollSender::new(up)), Box::pin(outputs)))
+}
+
+/// A stream that begins with this, as some servers answer only when they have read something.
+async fn converse(
+    endpoint: &Endpoint,
+    start: Option<proto::Input>,
+) -> Result<(mpsc::Sender<proto::Input>, Streaming<proto::Output>), Status> {
+    let (up, inputs) = mpsc::channel(SENDING);
+    if let Some(start) = start {
+        // It is the first of several that there is room for.
+        let _ = up.try_send(start);
     }
     let asked = endpoint.request(ReceiverStream::new(inputs));
-    let answered = endpoint.client().converse(asked).await.map_err(|status| lost(&status))?;
-    let outputs = answered.into_inner().map(|output| output.map_err(|status| lost(&status)));
-    Ok((machine, Box::pin(PollSender::new(to_stream)), Box::pin(outputs)))
+    let answered = endpoint.client().converse(asked).await?;
+    Ok((up, answered.into_inner()))
 }
 
 fn lost(status: &Status) -> Lost {
@@ -80,17 +96,17 @@ impl Machine for Conversing {
     type Up = proto::Input;
     type Down = proto::Output;
 
-    fn handle_input(&mut self, _: Instant, input: BackendInput) {
+    fn handle_input(&mut self, input: BackendInput) {
         self.ups.push_back(words::input(input));
     }
 
-    fn handle_down(&mut self, _: Instant, down: proto::Output) -> Result<(), Lost> {
-        let heard = words::output(down, &mut self.rate);
-        self.told.extend(heard.map_or_else(|odd| vec![Told::Odd(odd)], |told| vec![told]));
-        Ok(())
-    }
-
-    fn handle_timeout(&mut self, _: Instant) -> Result<(), Lost> {
+    fn handle_down(&mut self, down: proto::Output) -> Result<(), Lost> {
+        match words::output(down, &mut self.rate) {
+            // Nothing that it says could be played.
+            Err("rate") => return Err(Lost::new("protocol", "capabilities.rate is neither 0 nor 8000 to 48000 Hz")),
+            Err(odd) => self.told.push_back(Told::Odd(odd)),
+            Ok(told) => self.told.push_back(told),
+        }
         Ok(())
     }
 
@@ -100,9 +116,5 @@ impl Machine for Conversing {
 
     fn poll_output(&mut self) -> Option<Told> {
         self.told.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
     }
 }

@@ -1,4 +1,7 @@
 //! A backend in this process that does what a test wants, and the seat of a call that talks to it.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+pub(crate) mod proxy;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -13,7 +16,7 @@ use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
-use voice::{Backend as _, BackendInput, BackendOutput, Settings, Wanted};
+use voice::{AgentAudio, Backend as _, BackendInput, BackendOutput, Request as Wish, ResponseId, Settings, Wanted};
 
 /// Waiting for what must come.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,6 +68,28 @@ pub(crate) fn done(response: u64) -> output::Kind {
     output::Kind::ResponseDone(proto::ResponseDone { response, incomplete: 0 })
 }
 
+/// Asks for a response.
+pub(crate) fn create(response: u64) -> BackendInput {
+    BackendInput::CreateResponse { response: ResponseId(response), request: Wish::default() }
+}
+
+/// [`speech`] as the dialogue gets it.
+pub(crate) fn sound(response: u64, bytes: usize) -> BackendOutput {
+    let audio = AgentAudio::Bytes { rate: 16_000, data: vec![1; bytes] };
+    BackendOutput::Audio { response: ResponseId(response), audio }
+}
+
+/// [`done`] as the dialogue gets it.
+pub(crate) fn ended(response: u64) -> BackendOutput {
+    BackendOutput::ResponseDone { response: ResponseId(response) }
+}
+
+/// The response and the code of a fault.
+pub(crate) fn fault(output: &BackendOutput) -> (Option<u64>, &str) {
+    let BackendOutput::Fault { response, failure, .. } = output else { panic!("{output:?}") };
+    (response.map(|response| response.0), &failure.code)
+}
+
 type Doing = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 type Script = dyn Fn(Conversation) -> Doing + Send + Sync;
 
@@ -103,6 +128,10 @@ impl Rig {
         Self { runtime, backends: BackendThread::start().unwrap() }
     }
 
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
     /// A server that does this in each stream.
     pub(crate) fn serve<F>(&self, script: impl Fn(Conversation) -> F + Send + Sync + 'static) -> SocketAddr
     where
@@ -135,7 +164,7 @@ pub(crate) fn at(address: SocketAddr) -> Target {
     Target {
         name: "agent".into(),
         kind: Kind::Grpc(endpoint),
-        timeouts: Timeouts { ready: Duration::from_millis(500) },
+        timeouts: Timeouts { ready: Duration::from_millis(500), stalled: Duration::from_millis(500) },
     }
 }
 
@@ -159,6 +188,11 @@ impl Caller {
             assert!(Instant::now() < until, "nothing came");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// What is there beside the lane of speech.
+    pub(crate) fn look(&mut self) -> Option<BackendOutput> {
+        self.seat.poll(Instant::now(), Wanted::Control)
     }
 
     /// So many outputs.

@@ -1,9 +1,8 @@
 //! What of a session the edge has a use for, read without a tree of the rest: sessions are up to 256 KiB, and all requests share one thread.
 
-use std::fmt;
-
-use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use super::error::ApiError;
 
@@ -26,9 +25,9 @@ impl Named {
             valid.map_err(|error| invalid(format!("The part session is not JSON: {error}.")))?;
             return Err(invalid("The part session must be a JSON object.".to_owned()));
         }
-        let read: Fields =
+        let read: Fields<'_> =
             serde_json::from_str(json).map_err(|error| invalid(format!("The part session is not JSON: {error}.")))?;
-        Ok(Self { model: read.model.text("model")?, kind: read.kind.text("type")? })
+        Ok(Self { model: text("model", read.model)?, kind: text("type", read.kind)? })
     }
 }
 
@@ -37,83 +36,20 @@ fn invalid(message: String) -> ApiError {
 }
 
 #[derive(Deserialize)]
-struct Fields {
-    #[serde(default)]
-    model: Field,
-    #[serde(default, rename = "type")]
-    kind: Field,
+struct Fields<'a> {
+    #[serde(borrow)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'a RawValue>,
 }
 
-#[derive(Default)]
-enum Field {
-    #[default]
-    Absent,
-    Text(String),
-    Other,
-}
-
-impl Field {
-    fn text(self, name: &str) -> Result<Option<String>, ApiError> {
-        match self {
-            Self::Absent => Ok(None),
-            Self::Text(text) => Ok(Some(text)),
-            Self::Other => {
-                let param = format!("session.{name}");
-                let message = format!("{param} must be a string.");
-                Err(ApiError::invalid("invalid_type", param, message))
-            }
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Field {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(FieldVisitor)
-    }
-}
-
-struct FieldVisitor;
-
-impl<'de> Visitor<'de> for FieldVisitor {
-    type Value = Field;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("any value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Field, E> {
-        Ok(Field::Absent)
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Field, E> {
-        Ok(Field::Text(text.to_owned()))
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Field, E> {
-        Ok(Field::Other)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Field, E> {
-        Ok(Field::Other)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Field, E> {
-        Ok(Field::Other)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Field, E> {
-        Ok(Field::Other)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut values: A) -> Result<Field, A::Error> {
-        while values.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Field::Other)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Field, A::Error> {
-        while fields.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Field::Other)
-    }
+fn text(name: &str, value: Option<&RawValue>) -> Result<Option<String>, ApiError> {
+    let Some(value) = value else { return Ok(None) };
+    serde_json::from_str(value.get()).map_err(|_| {
+        let param = format!("session.{name}");
+        let message = format!("{param} must be a string.");
+        ApiError::invalid("invalid_type", param, message)
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
-//! An agent that `up` sets up and runs beside the daemons: a folder with `setup` and `server.py`, as `deploy/agents/spoken`.
+//! An agent that `up` sets up and runs beside the daemons: a folder with `setup` and `server.py`.
 //!
 //! `setup DIR` makes the agent's environment in a directory, says what it does line by line, and does nothing where all is there already.
 //! `server.py --listen ADDRESS --with-parent` then says `ready ADDRESS` once it answers, and ends when its standard input does.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,10 +12,15 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
+use super::child::{copy, show};
+
+/// What its lines begin with.
+const NAME: &str = "agent";
+
 /// Where agents are looked for by name: below the working directory, and below each folder above this program.
 const AGENTS: &str = "deploy/agents";
 
-/// An agent loads its models first; on a loaded machine the spoken one took 12 s.
+/// An agent loads its models first.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// A running agent. Dropped, it is killed.
@@ -49,7 +53,7 @@ impl Agent {
         else {
             return Err("its server has no pipes".to_owned());
         };
-        let logs = tokio::spawn(forward(lines(logs)));
+        let logs = tokio::spawn(copy(NAME, lines(logs)));
         let mut said = lines(said);
         let address = match timeout(READY_WITHIN, ready(&mut said)).await {
             Ok(Some(address)) => address,
@@ -59,7 +63,7 @@ impl Agent {
             }
             Err(_) => return Err(format!("its server was not ready within {} s", READY_WITHIN.as_secs())),
         };
-        tokio::spawn(forward(said));
+        tokio::spawn(copy(NAME, said));
         Ok(Self { name, address, process, _alive: alive })
     }
 
@@ -69,7 +73,7 @@ impl Agent {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        show(&format!("{} has ended ({how}): parrot answers from here on", self.name));
+        show(NAME, &format!("{} has ended ({how}): parrot answers from here on", self.name));
     }
 }
 
@@ -93,8 +97,8 @@ async fn setup(folder: &Path, environment: &Path) -> Result<(), String> {
     command.arg(environment).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut process =
         command.kill_on_drop(true).spawn().map_err(|error| format!("its setup does not start: {error}"))?;
-    let said = process.stdout.take().map(|pipe| tokio::spawn(forward(lines(pipe))));
-    let logs = process.stderr.take().map(|pipe| tokio::spawn(forward(lines(pipe))));
+    let said = process.stdout.take().map(|pipe| tokio::spawn(copy(NAME, lines(pipe))));
+    let logs = process.stderr.take().map(|pipe| tokio::spawn(copy(NAME, lines(pipe))));
     let status = process.wait().await.map_err(|error| format!("its setup is lost: {error}"))?;
     let mut last = None;
     for task in [said, logs].into_iter().flatten() {
@@ -109,28 +113,13 @@ async fn ready(said: &mut Lines<BufReader<impl AsyncRead + Unpin>>) -> Option<So
         if let Some(address) = line.strip_prefix("ready ").and_then(|address| address.trim().parse().ok()) {
             return Some(address);
         }
-        show(&line);
+        show(NAME, &line);
     }
     None
 }
 
 fn lines<R: AsyncRead>(pipe: R) -> Lines<BufReader<R>> {
     BufReader::new(pipe).lines()
-}
-
-/// Copies lines to standard error; the last one.
-async fn forward(mut lines: Lines<BufReader<impl AsyncRead + Unpin>>) -> Option<String> {
-    let mut last = None;
-    while let Ok(Some(line)) = lines.next_line().await {
-        show(&line);
-        last = Some(line).filter(|line| !line.trim().is_empty()).or(last);
-    }
-    last
-}
-
-fn show(line: &str) {
-    // Nobody can be told that standard error is gone, and the agent must not block on it.
-    let _ = writeln!(std::io::stderr(), "{:<11} | {line}", "agent");
 }
 
 #[cfg(test)]

@@ -114,17 +114,26 @@ async fn announce(name: &'static str, pipe: impl AsyncRead + Unpin, said: onesho
         // Who asked may have ended meanwhile.
         let _ = said.send(line.split_ascii_whitespace().filter_map(port).collect());
     }
-    copy(name, lines).await;
+    drop(copy(name, lines).await);
 }
 
 /// Copies lines to standard error, each with its origin.
 async fn forward(name: &'static str, pipe: impl AsyncRead + Unpin) {
-    copy(name, BufReader::new(pipe).lines()).await;
+    drop(copy(name, BufReader::new(pipe).lines()).await);
 }
 
-async fn copy(name: &'static str, mut lines: Lines<BufReader<impl AsyncRead + Unpin>>) {
+/// Copies lines to standard error; the last one that has words.
+pub(super) async fn copy(name: &'static str, mut lines: Lines<BufReader<impl AsyncRead + Unpin>>) -> Option<String> {
+    let mut last = None;
     while let Ok(Some(line)) = lines.next_line().await {
-        // Nobody can be told that standard error is gone, and the child must not block on it.
-        let _ = writeln!(std::io::stderr(), "{name:<11} | {line}");
+        show(name, &line);
+        last = Some(line).filter(|line| !line.trim().is_empty()).or(last);
     }
+    last
+}
+
+/// A line with its origin.
+pub(super) fn show(name: &str, line: &str) {
+    // Nobody can be told that standard error is gone, and the child must not block on it.
+    let _ = writeln!(std::io::stderr(), "{name:<11} | {line}");
 }

@@ -24,7 +24,7 @@ const BATCH: usize = 16;
 /// Control messages in a turn: a client that floods its channel waits for the others' audio, too. Each costs 10 us usually.
 const CONTROL_BATCH: usize = 32;
 
-/// ... and what they take together: the largest that clients may send cost some ms each (20,000 JSON values make a tree of 12 MB at worst).
+/// ... and what they take together, as some are large (20,000 JSON values make a tree of 12 MB at worst): a tenth of a frame.
 const CONTROL_TIME: Duration = Duration::from_millis(2);
 
 /// While the ring to the link thread is full.

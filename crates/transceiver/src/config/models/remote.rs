@@ -110,5 +110,5 @@ fn target(name: &str, config: &ModelConfig, problems: &mut Problems) -> Option<T
     };
     let default = Timeouts::default();
     let ready = config.ready_timeout_ms.map_or(default.ready, |ms| Duration::from_millis(ms.into()));
-    Some(Target { name: name.into(), kind: Kind::Grpc(endpoint), timeouts: Timeouts { ready } })
+    Some(Target { name: name.into(), kind: Kind::Grpc(endpoint), timeouts: Timeouts { ready, ..default } })
 }
